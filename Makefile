@@ -1,0 +1,37 @@
+# Two commands: `make demo` and `make test`. Both make the environment they need, with the pinned versions.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+CORE   := $(VENV)/.core
+DEV    := $(VENV)/.dev
+
+.PHONY: demo test lint format clean
+demo: $(CORE)
+	$(BIN)/undertow demo --out demo-output
+
+test: $(DEV) lint
+	$(BIN)/python -m pytest
+
+lint: $(DEV)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(DEV)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "undertow needs Python 3.11 or newer: set PYTHON=python3.x")'
+	$(PYTHON) -m venv $(VENV)
+
+$(CORE): pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+$(DEV): pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@ $(CORE)
+
+clean:
+	rm -rf $(VENV) demo-output

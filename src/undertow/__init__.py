@@ -1,0 +1,39 @@
+"""undertow: latent-state models of text, the hidden state under the words."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from undertow.storage import load_model as load
+    from undertow.text.corpus import Corpus
+    from undertow.text.lag_counts import LagCounts
+    from undertow.text.tokenizer import Tokenizer
+    from undertow.text.vocabulary import Vocabulary
+
+# Loaded on first use: `undertow --help` must not wait for SciPy and Numba.
+_WHERE = {
+    "Corpus": ("undertow.text.corpus", "Corpus"),
+    "LagCounts": ("undertow.text.lag_counts", "LagCounts"),
+    "Tokenizer": ("undertow.text.tokenizer", "Tokenizer"),
+    "Vocabulary": ("undertow.text.vocabulary", "Vocabulary"),
+    "load": ("undertow.storage", "load_model"),
+}
+
+__all__ = ["Corpus", "LagCounts", "Tokenizer", "Vocabulary", "__version__", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'undertow' has no attribute {name!r}")
+    module, attribute = _WHERE[name]
+    value = getattr(importlib.import_module(module), attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

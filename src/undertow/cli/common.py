@@ -1,0 +1,148 @@
+"""What the verbs share: options, sizes, progress on a terminal, numbers for people, JSON for machines."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from undertow.progress import Progress, ProgressFn
+
+if TYPE_CHECKING:
+    from undertow.engine import Engine
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic from click 8.5 on
+    """A number of bytes: 800M, 2G, 1.5G."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        m = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", str(value).strip().lower())
+        if not m:
+            self.fail(f"{value!r} is not a size: write 800M or 2G.", param, ctx)
+        return int(float(m[1]) * 1024 ** " kmgt".index(m[2] or " "))
+
+
+class WordCount(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic from click 8.5 on
+    """A number of words, or `all`."""
+
+    name = "number|all"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if value == "all":
+            return 0
+        try:
+            number = int(str(value).replace("_", "").replace(",", ""))
+        except ValueError:
+            number = 0
+        if number < 1:
+            self.fail(f"{value!r} is not a number of words: write 50000, or all.", param, ctx)
+        return number
+
+
+def json_option(f: F) -> F:
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object for machines.")(f)
+
+
+def jobs_option(f: F) -> F:
+    return click.option(
+        "-j", "--jobs", type=int, default=-1, show_default="all cores", help="How many jobs work at once."
+    )(f)
+
+
+def overwrite_option(f: F) -> F:
+    return click.option("--overwrite", is_flag=True, help="Replace the output if it exists.")(f)
+
+
+def dask_options(f: F) -> F:
+    """Where a cluster is, and the keys to it."""
+    for option in (
+        click.option("--tls-key", type=click.Path(), help="Key file for a tls:// scheduler."),
+        click.option("--tls-cert", type=click.Path(), help="Certificate file for a tls:// scheduler."),
+        click.option("--tls-ca", type=click.Path(), help="Authority file for a tls:// scheduler."),
+        click.option("--dask", metavar="ADDRESS", help="Dask scheduler (tcp://…, tls://…), or 'local' to start one."),
+    ):
+        f = option(f)
+    return f
+
+
+@contextmanager
+def dask_engine(
+    dask: str | None, jobs: int, tls_ca: str | None, tls_cert: str | None, tls_key: str | None
+) -> Iterator[Engine | None]:
+    """The cluster that was asked for, or None for the verb's own choice."""
+    if dask is None:
+        if tls_ca or tls_cert or tls_key:
+            raise click.UsageError("--tls-ca, --tls-cert and --tls-key go with --dask.")
+        yield None
+        return
+    from undertow.engine import open_engine
+
+    spec = "dask" if dask == "local" else dask
+    with open_engine(spec, jobs, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key) as engine:
+        yield engine
+
+
+@contextmanager
+def progress_bar() -> Iterator[ProgressFn]:
+    """Rate and time left on standard error when it is a terminal, nothing otherwise."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from tqdm import tqdm
+
+    bar: Any = None
+
+    def show(p: Progress) -> None:
+        nonlocal bar
+        if bar is None or bar.desc != p.stage + ": ":
+            if bar is not None:
+                bar.close()
+            bar = tqdm(
+                desc=p.stage,
+                total=p.total,
+                unit=p.unit,
+                unit_scale=p.unit == "B",
+                initial=p.done,
+                leave=True,
+                file=sys.stderr,
+            )
+        bar.update(p.done - bar.n)
+
+    try:
+        yield show
+    finally:
+        if bar is not None:
+            bar.close()
+
+
+def show(facts: dict[str, Any], as_json: bool) -> None:
+    """Facts as a JSON object, or as aligned lines for people."""
+    if as_json:
+        click.echo(json.dumps(facts, ensure_ascii=False))
+        return
+    width = max((len(k) for k in facts), default=0)
+    for key, value in facts.items():
+        click.echo(f"{key.replace('_', ' '):<{width}}  {_plain(value)}")
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, list):
+        return ", ".join(_plain(v) for v in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{k} {_plain(v)}" for k, v in value.items())
+    return "none" if value is None else str(value)

@@ -1,0 +1,51 @@
+"""undertow corpus build: from text files to a corpus directory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from undertow.cli.common import jobs_option, json_option, overwrite_option, progress_bar, show
+from undertow.cli.reading_options import build_arguments, reading_options
+
+
+@click.group()
+def command() -> None:
+    """Build a corpus from text files."""
+
+
+@command.command()
+@click.argument("inputs", nargs=-1, required=True)
+@click.option("-o", "--out", required=True, type=click.Path(), help="Directory to write.")
+@reading_options
+@jobs_option
+@overwrite_option
+@json_option
+def build(inputs: tuple[str, ...], out: str, jobs: int, overwrite: bool, as_json: bool, **given: Any) -> None:
+    """Read INPUTS (files, globs, - for standard input; gz, bz2, xz, zst are unpacked) into a corpus directory.
+
+    After an interruption the same command goes on where it was.
+    """
+    from undertow.text.corpus import Corpus
+
+    with progress_bar() as progress:
+        corpus, report = Corpus.build_with_report(
+            list(inputs), out, n_jobs=jobs, overwrite=overwrite, progress=progress, **build_arguments(given)
+        )
+    unknown = int(corpus.vocabulary.counts[0]) / max(corpus.n_tokens, 1)
+    facts = {
+        "corpus": out,
+        "tokens": corpus.n_tokens,
+        "sentences": corpus.n_sentences,
+        "words": len(corpus.vocabulary),
+        "unknown": f"{unknown:.2%}" if not as_json else unknown,
+        "files": report.reading.files,
+    }
+    if report.reused:
+        facts["parts_resumed"] = f"{report.reused} of {report.parts}"
+    if report.reading.cut_lines:
+        facts["lines_cut"] = report.reading.cut_lines
+    if report.reading.bad_utf8:
+        facts["invalid_utf8"] = report.reading.bad_utf8
+    show(facts, as_json)

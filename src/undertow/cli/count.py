@@ -1,0 +1,121 @@
+"""undertow count: from a corpus (or text files, or other counts) to pair counts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from undertow.cli.common import (
+    Size,
+    dask_engine,
+    dask_options,
+    jobs_option,
+    json_option,
+    overwrite_option,
+    progress_bar,
+    show,
+)
+from undertow.cli.reading_options import build_arguments, reading_options
+from undertow.errors import InputError
+
+
+@click.command()
+@click.argument("inputs", nargs=-1, required=True)
+@click.option("-o", "--out", required=True, type=click.Path(), help="Directory to write.")
+@click.option("--lags", type=click.IntRange(1, 255), default=7, show_default=True, help="Count pairs 1..LAGS apart.")
+@click.option("--across", is_flag=True, help="Count across sentence ends too.  [default: within sentences]")
+@click.option("--memory", type=Size(), default="4G", show_default=True, help="Stay within this much memory.")
+@reading_options
+@jobs_option
+@dask_options
+@overwrite_option
+@json_option
+def command(
+    inputs: tuple[str, ...],
+    out: str,
+    lags: int,
+    across: bool,
+    memory: int,
+    jobs: int,
+    dask: str | None,
+    tls_ca: str | None,
+    tls_cert: str | None,
+    tls_key: str | None,
+    overwrite: bool,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Count word pairs at lags 1..L into a directory.
+
+    INPUTS is one corpus directory; or text files, from which a corpus is built first, beside the counts; or several
+    counts directories over one vocabulary, which are added. After an interruption the same command goes on.
+    """
+    from undertow.text.lag_counts import LagCounts
+
+    kinds = {kind_of(i) for i in inputs}
+    if len(kinds) > 1 or (kinds == {"corpus"} and len(inputs) > 1):
+        raise InputError(
+            "Give one corpus, or text files, or counts directories to add: not a mixture, not two corpora."
+        )
+    facts: dict[str, Any] = {"counts": out}
+    with progress_bar() as progress, dask_engine(dask, jobs, tls_ca, tls_cert, tls_key) as engine:
+        if kinds == {"counts"}:
+            parts = [LagCounts.open(i) for i in inputs]
+            counts = LagCounts.merge(parts, out, overwrite=overwrite, progress=progress)
+        else:
+            corpus = open_or_build(inputs, out, kinds, jobs, overwrite, progress, given)
+            facts["corpus"] = str(corpus.path)
+            counts = LagCounts.from_corpus(
+                corpus,
+                lags=lags,
+                across=across,
+                n_jobs=jobs,
+                engine=engine,
+                out=out,
+                memory=memory,
+                overwrite=overwrite,
+                progress=progress,
+            )
+    facts |= {
+        "tokens": counts.n_tokens,
+        "words": len(counts.vocabulary),
+        "lags": counts.lags,
+        "across_sentences": counts.across,
+        "pairs": [counts.n_pairs(k) for k in range(1, counts.lags + 1)],
+        "different_pairs": [counts.nnz(k) for k in range(1, counts.lags + 1)],
+    }
+    show(facts, as_json)
+
+
+def kind_of(path: str) -> str:
+    """corpus, counts or text, by the manifest."""
+    from undertow.files import read_json
+    from undertow.text.corpus import MANIFEST
+
+    directory = Path(path)
+    if path == "-" or not directory.is_dir():
+        return "text"
+    if not (directory / MANIFEST).exists():
+        raise InputError(f"{path} is a directory without {MANIFEST}: give a corpus, counts, or the text files in it.")
+    return str(read_json(directory / MANIFEST).get("format", "")).removeprefix("undertow ") or "unknown"
+
+
+def open_or_build(
+    inputs: tuple[str, ...], out: str, kinds: set[str], jobs: int, overwrite: bool, progress: Any, given: dict[str, Any]
+) -> Any:
+    """The corpus to count: the one given, or one built from the text beside the counts."""
+    from undertow.text.corpus import Corpus
+
+    if kinds != {"text"}:
+        return Corpus.open(inputs[0])
+    target = Path(out)
+    if target.exists() and not overwrite:
+        from undertow.files import exists_error
+
+        raise exists_error(target)
+    beside = target.with_name(target.name.removesuffix(".counts") + ".corpus")
+    return Corpus.build(
+        list(inputs), beside, n_jobs=jobs, overwrite=overwrite, progress=progress, **build_arguments(given)
+    )

@@ -1,0 +1,64 @@
+"""undertow inspect: what a directory holds, without loading it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from undertow.cli.common import json_option, show
+from undertow.errors import InputError
+
+
+@click.command()
+@click.argument("path", type=click.Path())
+@json_option
+def command(path: str, as_json: bool) -> None:
+    """Say what a corpus, counts or model directory holds."""
+    show(describe(Path(path)), as_json)
+
+
+def describe(path: Path) -> dict[str, Any]:
+    from undertow.storage import CONFIG, inspect_model
+    from undertow.text import corpus, lag_counts
+
+    if (path / CONFIG).exists():
+        return inspect_model(path)
+    if not path.is_dir() or not (path / corpus.MANIFEST).exists():
+        raise InputError(
+            f"{path} is not a corpus, counts or model directory: it has neither {corpus.MANIFEST} nor {CONFIG}."
+        )
+    from undertow.files import read_json
+
+    if read_json(path / corpus.MANIFEST).get("format") == lag_counts.FORMAT:
+        counts = lag_counts.LagCounts.open(path, verify=False)
+        manifest = read_json(path / corpus.MANIFEST)
+        return {
+            "kind": "counts",
+            "tokens": counts.n_tokens,
+            "words": len(counts.vocabulary),
+            "lags": counts.lags,
+            "across_sentences": counts.across,
+            "pairs": manifest.get("pairs"),
+            "different_pairs": manifest.get("nnz"),
+            "bytes": sum(f["bytes"] for f in manifest["files"].values()),
+            "most_frequent": list(counts.vocabulary.words[:12]),
+        }
+    opened = corpus.Corpus.open(path, verify=False)
+    m = opened.manifest
+    return {
+        "kind": "corpus",
+        "tokens": opened.n_tokens,
+        "sentences": opened.n_sentences,
+        "words": len(opened.vocabulary),
+        "unknown": int(opened.vocabulary.counts[0]),
+        "boundary": opened.vocabulary.boundary,
+        "tokenizer": m.get("tokenizer"),
+        "sources": m.get("sources"),
+        "text_bytes": m.get("text_bytes"),
+        "lines_cut": m.get("cut_lines"),
+        "invalid_utf8": m.get("bad_utf8"),
+        "bytes": sum(f["bytes"] for f in m["files"].values()),
+        "most_frequent": list(opened.vocabulary.words[:12]),
+    }

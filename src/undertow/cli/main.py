@@ -1,0 +1,94 @@
+"""The command line: one verb, one small file, imported when it is called."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from undertow import __version__
+from undertow.errors import UndertowError
+
+# verb -> (module, one line for --help); the line stands here so that --help imports no module
+VERBS = {
+    "corpus": ("undertow.cli.corpus", "Build a corpus from text files."),
+    "count": ("undertow.cli.count", "Count word pairs at lags 1..L."),
+    "inspect": ("undertow.cli.inspect", "Say what a corpus, counts or model directory holds."),
+    "verify": ("undertow.cli.verify", "Check such directories down to the last byte."),
+    "demo": ("undertow.cli.demo", "Run on the bundled corpus and write a page to open."),
+}
+
+
+class LazyGroup(click.Group):
+    """Knows its verbs by name and loads only the one that is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        command = importlib.import_module(VERBS[cmd_name][0]).command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(verb, text) for verb, (_, text) in VERBS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="undertow")
+def cli() -> None:
+    """Latent-state models of text: the hidden state under the words."""
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Entry point: exit codes 0, 1 (failed), 2 (bad usage); an error is one sentence on standard error."""
+    try:
+        # not cli.main(): it would turn a closed pipe into a failure and Ctrl-C into an abort
+        with cli.make_context("undertow", list(sys.argv[1:] if args is None else args)) as context:
+            cli.invoke(context)
+        sys.stdout.flush()
+    except click.exceptions.Exit as e:
+        sys.exit(e.exit_code)
+    except click.UsageError as e:
+        e.show()
+        sys.exit(2)
+    except click.ClickException as e:
+        _fail(e.format_message())
+    except KeyboardInterrupt:
+        _fail("Interrupted; what was finished is kept where the command says it can be resumed: run it again to go on.")
+    except UndertowError as e:
+        _fail(str(e))
+    except BrokenPipeError:
+        # the reader of our output is gone: nothing is wrong; keep the interpreter from complaining at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except OSError as e:
+        cure = " Make room and run the same command again." if e.errno == errno.ENOSPC else ""
+        _fail(f"{e.filename or 'The system'}: {e.strerror or e}.{cure}")
+    except MemoryError:
+        _fail("There is not enough memory: allow less with --memory, use fewer --jobs or a smaller vocabulary.")
+    except Exception as e:
+        if os.environ.get("UNDERTOW_DEBUG"):
+            raise
+        _fail(f"This is a fault in undertow ({type(e).__name__}: {_one_line(e)}); UNDERTOW_DEBUG=1 shows where.")
+
+
+def _one_line(e: object) -> str:
+    return " ".join(str(e).split())
+
+
+def _fail(sentence: str) -> Any:
+    click.echo(f"undertow: {_one_line(sentence)}", err=True)
+    sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,225 @@
+"""What every model shares: parameters by name, the door for text, training events, and how state is saved.
+
+The habits are scikit-learn's, and its `clone`, `Pipeline` and `GridSearchCV` work, but scikit-learn itself is
+an extra and is never imported here. To write a model, subclass `Estimator`:
+
+- the constructor takes keyword-only parameters after the first and only stores them;
+- `fit` calls `self._check_params()`, opens its input with `as_corpus`, works on local variables and sets the
+  fitted attributes (names ending in `_`, `history_` and usually `vocabulary_` among them) at the end, so that
+  a failed fit leaves the model as it was;
+- the other methods begin with `self._check_fitted()` and read sentences with `encode_sentences`;
+- `kind`, `_tensor_spec`, `_tensors` and `_restore` say how it is saved (see `undertow.storage`).
+"""
+
+from __future__ import annotations
+
+import abc
+import copy
+import inspect
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from undertow.errors import InputError, NotFittedError
+from undertow.text.corpus import Corpus
+from undertow.text.tokenizer import checked_sentences
+from undertow.text.vocabulary import Vocabulary
+
+Sentences = Corpus | Iterable[Sequence[str]]
+
+
+class TrainingEvent(NamedTuple):
+    """What a callback receives after each finished iteration."""
+
+    iteration: int  # finished so far, from 1
+    n_iter: int  # the most there will be; fitting may stop earlier
+    objective: float  # the value just added to history_
+    seconds: float  # since fit began
+
+
+Callback = Callable[[TrainingEvent], object]
+
+
+class InterruptedFitWarning(UserWarning):
+    """Ctrl-C ended a fit early; the model holds the last finished iteration."""
+
+
+class TensorSpec(NamedTuple):
+    """What a saved tensor must look like, known before any of its bytes are read."""
+
+    dtype: str  # NumPy's name, such as "float32"
+    shape: tuple[int, ...]
+
+
+class SavedState(NamedTuple):
+    """What of a fitted model is not a tensor: its parameters, its scalars, and the number of its words."""
+
+    params: dict[str, Any]
+    fitted: dict[str, Any]  # JSON values from _fitted_scalars
+    n_words: int | None  # None for a model without vocabulary
+
+
+class Estimator(abc.ABC):
+    """Base of all models; see the module's docstring for what a subclass supplies."""
+
+    kind: ClassVar[str]
+    """The name of the model in its directory and on the command line, such as "lds"."""
+
+    format_version: ClassVar[int] = 1
+    """Raised when the tensors or scalars that are saved change their meaning."""
+
+    history_: list[float]
+    """The objective after each iteration. A model is fitted if and only if it has this."""
+
+    vocabulary_: Vocabulary
+    """The words the model knows, in the order of its rows; absent from models that have none."""
+
+    # --- parameters -------------------------------------------------------------------------------------
+
+    @classmethod
+    def param_defaults(cls) -> dict[str, Any]:
+        """The constructor's parameters with their defaults (`inspect.Parameter.empty` for none), in order."""
+        parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
+        return {p.name: p.default for p in parameters}
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters as the constructor stored them; `deep` changes nothing, as no parameter is a model."""
+        return {name: getattr(self, name) for name in self.param_defaults()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change parameters by name; like the constructor this only stores, `fit` looks at the values."""
+        known = self.param_defaults()
+        for name in params:
+            if name not in known:
+                raise InputError(f"{type(self).__name__} has no parameter {name!r}: choose among {', '.join(known)}.")
+        for name, value in params.items():
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        # repr, not ==, decides: arrays and NaN compare badly
+        changed = [
+            f"{name}={value!r}"
+            for (name, default), value in zip(self.param_defaults().items(), self.get_params().values(), strict=True)
+            if repr(value) != repr(default)
+        ]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    def _check_params(self) -> None:
+        """Refuse what no parameter of any model may be; a model extends this with its own conditions."""
+        for name, value in self.get_params().items():
+            if isinstance(value, float | np.floating) and not math.isfinite(value):
+                raise InputError(f"{type(self).__name__}: {name}={value} is not a finite number; give a finite one.")
+
+    # --- fitted or not ----------------------------------------------------------------------------------
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "history_" in vars(self)
+
+    def _check_fitted(self) -> None:
+        if not self.__sklearn_is_fitted__():
+            raise self._not_fitted()
+
+    def _not_fitted(self) -> NotFittedError:
+        return NotFittedError(f"This {type(self).__name__} is not fitted yet: call fit first, or load a model.")
+
+    if not TYPE_CHECKING:  # a __getattr__ that mypy sees would make every misspelt attribute legal
+
+        def __getattr__(self, name: str) -> Any:
+            if name.endswith("_") and not name.startswith("_") and "history_" not in vars(self):
+                raise self._not_fitted()
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    # --- scikit-learn -----------------------------------------------------------------------------------
+
+    def __sklearn_clone__(self) -> Self:
+        # clone would copy callbacks too, and a watcher's copy watches for nobody: share them instead
+        params = self.get_params()
+        return type(self)(**{k: v if k == "callbacks" else copy.deepcopy(v) for k, v in params.items()})
+
+    def __sklearn_tags__(self) -> Any:
+        # scikit-learn >= 1.7 asks this of every step of a pipeline; nobody else calls it
+        from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags
+
+        return Tags(
+            estimator_type=None,
+            target_tags=TargetTags(required=False),
+            transformer_tags=TransformerTags() if hasattr(self, "transform") else None,
+            input_tags=InputTags(two_d_array=False, string=True),
+        )
+
+    # --- saving -----------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str], overwrite: bool = False) -> None:
+        """Write the model to a directory, all or nothing; `undertow.load` reads it back."""
+        from undertow.storage import save_model
+
+        save_model(self, path, overwrite=overwrite)
+
+    @classmethod
+    @abc.abstractmethod
+    def _tensor_spec(cls, state: SavedState) -> dict[str, TensorSpec]:
+        """Name, dtype and shape of every tensor of a model with this state: a loader trusts nothing else."""
+
+    @abc.abstractmethod
+    def _tensors(self) -> dict[str, npt.NDArray[Any]]:
+        """The fitted arrays by the names of `_tensor_spec`."""
+
+    def _fitted_scalars(self) -> dict[str, Any]:
+        """Fitted values beside the tensors, as JSON knows them: finite numbers, strings, lists, objects.
+
+        `history_` and `vocabulary_` are kept by the storage itself.
+        """
+        return {}
+
+    @abc.abstractmethod
+    def _restore(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
+        """Set the fitted attributes from tensors that match `_tensor_spec`; the inverse of `_tensors`."""
+
+
+def check_random_state(random_state: Any) -> np.random.Generator:
+    """A generator from None (fresh entropy), an integer seed, or a Generator, which is used as it is."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    is_seed = isinstance(random_state, int | np.integer) and not isinstance(random_state, bool)
+    if random_state is not None and not (is_seed and random_state >= 0):
+        raise InputError(
+            f"random_state={random_state!r} is no source of randomness: give a non-negative integer, "
+            "a numpy.random.Generator, or None."
+        )
+    return np.random.default_rng(random_state)
+
+
+def check_callbacks(callbacks: Any) -> tuple[Callback, ...]:
+    """The functions to call with each `TrainingEvent`; None means none."""
+    if callbacks is None:
+        return ()
+    if not isinstance(callbacks, list | tuple) or not all(callable(fn) for fn in callbacks):
+        raise InputError(f"callbacks={callbacks!r} is not a list of functions: give a list, such as [print].")
+    return tuple(callbacks)
+
+
+def as_corpus(X: Any) -> Corpus:
+    """The door of every `fit` on text: a Corpus as it is, or any iterable of token lists, read once."""
+    corpus = X if isinstance(X, Corpus) else Corpus.from_sentences(X)
+    if corpus.n_tokens == 0:
+        raise InputError("The corpus has no tokens: a model needs some text to learn from.")
+    return corpus
+
+
+def encode_sentences(vocabulary: Vocabulary, X: Any) -> list[npt.NDArray[np.uint32]]:
+    """Each sentence as ids of `vocabulary`; tokens are looked up, the ids of a Corpus translated."""
+    if not isinstance(X, Corpus):
+        return [vocabulary.encode(tokens) for tokens in checked_sentences(X)]
+    if X.vocabulary == vocabulary:
+        return list(X.sentences())
+    # words meet by their spelling, the special words by their role
+    table = vocabulary.encode(X.vocabulary.words)
+    table[X.vocabulary.unknown_id] = vocabulary.unknown_id
+    if X.vocabulary.boundary_id is not None and vocabulary.boundary_id is not None:
+        table[X.vocabulary.boundary_id] = vocabulary.boundary_id
+    return [table[ids] for ids in X.sentences()]

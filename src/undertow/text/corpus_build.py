@@ -1,0 +1,237 @@
+"""Building a corpus directory: the text is read and tokenised once, in pieces, by several processes if asked.
+
+1. The reader cuts the input into chunks; where it cuts depends on the text alone.
+2. Each chunk is tokenised and numbered by itself and kept as a *part* in `<corpus>.partial`, named by the hash of
+   what went into it. After a kill the same command finds the parts it has already made, whatever killed it.
+3. The vocabulary is chosen from the sum of the parts' counts, the parts are translated to its ids in order, the
+   manifest is written, and the directory is moved to its name.
+
+Nothing in 1–3 depends on the number of processes, so neither do the bytes.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from undertow import progress as progress_
+from undertow.engine import count_workers, map_reduce, open_engine
+from undertow.errors import FormatError, InputError
+from undertow.files import describe_files, exclusive, exists_error, install_directory, write_json
+from undertow.progress import Progress, ProgressFn
+from undertow.text.corpus import (
+    FORMAT,
+    MANIFEST,
+    OFFSETS,
+    TOKENS,
+    VERSION,
+    VOCABULARY,
+    choose_vocabulary,
+    encode_part,
+    vocabulary_table,
+)
+from undertow.text.reading import Chunk, ReadingOptions, ReadingReport, expand_inputs, read_chunks
+from undertow.text.tokenizer import CallableTokenizer, TokenFn, TokenisedText, Tokenizer, as_tokenizer
+from undertow.text.vocabulary import Vocabulary
+
+SMALL_INPUT = 32 << 20  # starting processes costs more than they save below this many bytes of input
+
+
+class BuildReport(NamedTuple):
+    """What a build read and met."""
+
+    reading: ReadingReport
+    parts: int  # pieces the text was cut into
+    reused: int  # of these, made by an earlier run that did not finish
+
+
+class Job(NamedTuple):
+    """One chunk on its way to becoming a part; `chunk` is None where the part is there already."""
+
+    part: str
+    chunk: Chunk | None
+    tokenizer: Tokenizer | CallableTokenizer
+    keep_empty: bool
+
+
+def build_corpus(
+    inputs: str | Path | Sequence[str | Path],
+    path: Path,
+    *,
+    vocab_size: int | None = 50_000,
+    min_count: int = 1,
+    vocabulary: Vocabulary | None = None,
+    tokenizer: Tokenizer | CallableTokenizer | TokenFn | str | None = None,
+    boundary: str | None = None,
+    keep_empty: bool = False,
+    reading: ReadingOptions | None = None,
+    n_jobs: int = 1,
+    overwrite: bool = False,
+    progress: ProgressFn = progress_.ignore,
+) -> BuildReport:
+    """Read text files (globs, `-` for standard input) into the corpus directory `path`.
+
+    vocab_size counts the special words; None keeps every word seen `min_count` times. `vocabulary` encodes with
+    the vocabulary of another corpus instead. `boundary` names a word to put behind every sentence; `keep_empty`
+    (with a boundary) keeps the empty lines of pretokenised text as sentences, as language-model sets count them.
+    """
+    if isinstance(inputs, (str, Path)):
+        inputs = [inputs]
+    rule = as_tokenizer(tokenizer)
+    options = reading or ReadingOptions()
+    if vocabulary is not None:
+        vocab_size = None
+        boundary = boundary or vocabulary.boundary
+    if keep_empty and boundary is None:
+        raise InputError("keep_empty needs a boundary word: without one an empty line leaves no trace.")
+    if path.exists() and not overwrite:
+        raise exists_error(path)
+    sources = expand_inputs(inputs)
+    partial = path.with_name(path.name + ".partial")
+    if partial.exists() and any(not n.startswith(("part-", ".part-", "lock", "ready")) for n in os.listdir(partial)):
+        raise InputError(f"{partial} holds files that undertow did not write: move it away or choose another name.")
+    with exclusive(partial, "building a corpus"):
+        report = ReadingReport()
+        total = sum(os.path.getsize(s) for s in sources if s != "-") if "-" not in sources else None
+        workers = count_workers(n_jobs)
+        if total is not None and total < SMALL_INPUT:
+            workers = 1
+        counts: Counter[bytes] = Counter()
+        parts: list[str] = []
+        reused = 0
+
+        def jobs() -> Iterator[Job]:
+            nonlocal reused
+            done_before = 0
+            source, read = None, 0
+            for number, chunk in enumerate(read_chunks(sources, options, report)):
+                if chunk.source != source:
+                    done_before, source = done_before + read, chunk.source
+                read = chunk.bytes_read
+                name = f"part-{number:06d}-{_key(chunk, rule, keep_empty)}.npz"
+                there = not isinstance(rule, CallableTokenizer) and _readable(partial / name)
+                reused += there
+                parts.append(name)
+                yield Job(str(partial / name), None if there else chunk, rule, keep_empty)
+                progress(Progress("read", done_before + read, total, "B"))
+
+        def fold(n_sentences: int, part: str) -> int:
+            text = read_part(Path(part))
+            for word, count in zip(text.types, text.counts.tolist(), strict=True):
+                counts[word] += count
+            return n_sentences + len(text.lengths)
+
+        with open_engine(n_jobs=workers) as engine:
+            n_sentences = map_reduce(make_part, jobs(), fold, initial=0, engine=engine)
+        if not counts and not (keep_empty and n_sentences):
+            raise InputError(f"There is no word in {', '.join(sources)}: check the files and their format.")
+        words = {w.decode("utf-8"): c for w, c in counts.items()}
+        chosen = choose_vocabulary(
+            words, n_sentences, size=vocab_size, min_count=min_count, given=vocabulary, boundary=boundary
+        )
+        ready = partial / "ready"
+        shutil.rmtree(ready, ignore_errors=True)
+        ready.mkdir()
+        n_tokens = _translate([partial / p for p in parts], ready, chosen, progress)
+        manifest = {
+            "format": FORMAT,
+            "version": VERSION,
+            "n_tokens": n_tokens,
+            "n_sentences": n_sentences,
+            "n_words": len(chosen),
+            "tokenizer": rule.describe(),
+            "boundary": chosen.boundary,
+            "keep_empty": keep_empty,
+            "reading": options._asdict(),
+            "sources": [os.path.basename(s) for s in sources],
+            "text_bytes": report.bytes,
+            "cut_lines": report.cut_lines,
+            "bad_utf8": report.bad_utf8,
+            "files": describe_files(ready, [TOKENS, OFFSETS, VOCABULARY]),
+        }
+        write_json(ready / MANIFEST, manifest)
+        install_directory(ready, path, overwrite=overwrite)
+        shutil.rmtree(partial, ignore_errors=True)
+    return BuildReport(report, len(parts), reused)
+
+
+def make_part(job: Job) -> str:
+    """Tokenise a chunk and keep it; runs in a worker."""
+    if job.chunk is not None:
+        text = job.tokenizer.tokenise(job.chunk.data, tokenised=job.chunk.tokenised, keep_empty=job.keep_empty)
+        _write_part(Path(job.part), text)
+    return job.part
+
+
+@functools.cache
+def _rule_text(rule: Tokenizer | CallableTokenizer, keep_empty: bool) -> bytes:
+    return json.dumps([rule.describe(), keep_empty], sort_keys=True).encode()
+
+
+def _key(chunk: Chunk, rule: Tokenizer | CallableTokenizer, keep_empty: bool) -> str:
+    h = hashlib.sha256(_rule_text(rule, keep_empty) + bytes([chunk.tokenised]))
+    h.update(chunk.data)
+    return h.hexdigest()[:24]
+
+
+def _write_part(path: Path, text: TokenisedText) -> None:
+    tmp = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(tmp, "wb") as f:
+        np.savez(
+            f,
+            ids=text.ids,
+            lengths=text.lengths,
+            counts=text.counts,
+            types=np.frombuffer(b"\n".join(text.types), dtype=np.uint8),
+        )
+        f.flush()
+        os.fsync(f.fileno())
+    os.replace(tmp, path)
+
+
+def read_part(path: Path) -> TokenisedText:
+    with open(path, "rb") as f, np.load(f, allow_pickle=False) as z:
+        raw = z["types"].tobytes()
+        return TokenisedText(raw.split(b"\n") if raw else [], z["counts"], z["ids"], z["lengths"])
+
+
+def _readable(path: Path) -> bool:
+    """A part that a power cut damaged is made again (the archive's checksums tell)."""
+    if not path.exists():
+        return False
+    try:
+        read_part(path)
+    except Exception:
+        return False
+    return True
+
+
+def _translate(parts: list[Path], ready: Path, vocabulary: Vocabulary, progress: ProgressFn) -> int:
+    """Write ids, offsets and the vocabulary with this text's counts; returns the number of tokens."""
+    table = vocabulary_table(vocabulary)
+    counts = np.zeros(len(vocabulary), dtype=np.int64)
+    n_tokens = 0
+    with open(ready / TOKENS, "wb") as tokens, open(ready / OFFSETS, "wb") as offsets:
+        np.zeros(1, dtype="<i8").tofile(offsets)
+        for number, part in enumerate(parts):
+            text = read_part(part)
+            ids = encode_part(text, table, vocabulary.boundary_id)
+            ids.astype("<u4", copy=False).tofile(tokens)
+            ends = n_tokens + np.cumsum(text.lengths + (vocabulary.boundary_id is not None))
+            ends.astype("<i8", copy=False).tofile(offsets)
+            counts += np.bincount(ids, minlength=len(vocabulary))
+            n_tokens += len(ids)
+            progress(Progress("encode", number + 1, len(parts), "part"))
+    if n_tokens != counts.sum():
+        raise FormatError(f"{ready.parent} changed while it was read: remove it and build again.")
+    vocabulary.with_counts(counts).write(ready / VOCABULARY)
+    return n_tokens

@@ -1,0 +1,338 @@
+"""LagCounts: how often word i came k tokens after word j, for k = 1..lags, as sparse matrices.
+
+All the linear dynamical system and the spectral starts need to know of a corpus. Additive: the counts of two texts
+over one vocabulary are the sum of theirs. In memory or in a directory: one file for each lag and block of rows
+(`csr_file`), `vocabulary.txt` with the words' counts, and `manifest.json`, written last.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from undertow import progress as progress_
+from undertow.engine import Engine, Serial, Threads, count_workers
+from undertow.errors import FormatError, InputError
+from undertow.files import (
+    check_files,
+    describe_files,
+    exclusive,
+    exists_error,
+    install_directory,
+    read_json,
+    temporary_sibling,
+    write_json,
+)
+from undertow.progress import Progress, ProgressFn
+from undertow.text import counting
+from undertow.text.corpus import MANIFEST, VOCABULARY, Corpus, read_manifest
+from undertow.text.csr_file import Rows, RowsFile, narrow, write_rows
+from undertow.text.vocabulary import Vocabulary
+
+FORMAT = "undertow counts"
+VERSION = 1
+PLAN = "count.json"
+
+
+class LagCounts:
+    """Pair counts at lags 1..`lags`. `vocabulary.counts` are the counts of the words in the same text.
+
+    A pair is counted within a sentence; with `across=True` sentences are read as one stream. Within is the default,
+    because the corpus keeps sentences apart and neighbours in a shuffled or deduplicated corpus tell nothing.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        blocks: Sequence[Sequence[Rows]],
+        edges: Sequence[int],
+        *,
+        across: bool,
+        path: Path | None = None,
+    ):
+        self.vocabulary = vocabulary
+        self.across = across
+        self.path = path
+        self._blocks = [list(lag) for lag in blocks]
+        self._edges = list(edges)
+
+    @property
+    def lags(self) -> int:
+        return len(self._blocks)
+
+    @property
+    def n_tokens(self) -> int:
+        return int(self.vocabulary.counts.sum())
+
+    def nnz(self, k: int) -> int:
+        """Number of different pairs at lag k."""
+        return sum(rows.nnz for rows in self._lag(k))
+
+    def n_pairs(self, k: int) -> int:
+        """Number of pairs at lag k."""
+        return sum(int(rows.data.sum(dtype=np.int64)) for rows in self._lag(k))
+
+    def matrix(self, k: int) -> csr_array:
+        """The counts at lag k: [i, j] = times word i came k tokens after word j (int64, columns in order)."""
+        lag = self._lag(k)
+        nnz = sum(rows.nnz for rows in lag)
+        index = np.int32 if max(nnz, len(self.vocabulary)) < 2**31 else np.int64
+        indptr = np.zeros(len(self.vocabulary) + 1, dtype=index)
+        indices = np.empty(nnz, dtype=index)
+        data = np.empty(nnz, dtype=np.int64)
+        at = 0
+        for rows, start, stop in zip(lag, self._edges[:-1], self._edges[1:], strict=True):
+            indptr[start + 1 : stop + 1] = rows.indptr[1:] + at
+            indices[at : at + rows.nnz] = rows.indices
+            data[at : at + rows.nnz] = rows.data
+            at += rows.nnz
+        n = len(self.vocabulary)
+        matrix = csr_array((data, indices, indptr), shape=(n, n))
+        matrix.has_canonical_format = True
+        return matrix
+
+    def _lag(self, k: int) -> list[Rows]:
+        if not 1 <= k <= self.lags:
+            raise InputError(f"Lag {k} was not counted: these counts have lags 1 to {self.lags}.")
+        return self._blocks[k - 1]
+
+    def __repr__(self) -> str:
+        where = f" in {self.path}" if self.path else ""
+        nnz = sum(rows.nnz for lag in self._blocks for rows in lag)
+        return f"LagCounts({self.lags} lags, {len(self.vocabulary)} words, {self.n_tokens} tokens, {nnz} pairs{where})"
+
+    def __add__(self, other: object) -> LagCounts:
+        if not isinstance(other, LagCounts):
+            return NotImplemented
+        vocabulary, edges = _check_addable([self, other])
+        blocks: list[list[Rows]] = [[] for _ in range(self.lags)]
+        for k, _, rows in _summed([self, other], edges):
+            blocks[k - 1].append(rows)
+        return LagCounts(vocabulary, blocks, edges, across=self.across)
+
+    def __radd__(self, other: object) -> LagCounts:
+        """So that `sum(list_of_counts)` works."""
+        return self if other == 0 else NotImplemented
+
+    @classmethod
+    def from_corpus(
+        cls,
+        corpus: Corpus,
+        *,
+        lags: int = 7,
+        across: bool = False,
+        n_jobs: int | None = 1,
+        engine: Engine | None = None,
+        out: str | Path | None = None,
+        memory: int | None = None,
+        overwrite: bool = False,
+        progress: ProgressFn = progress_.ignore,
+    ) -> LagCounts:
+        """Count a corpus, in memory or, with `out`, to a directory within `memory` bytes (for all workers together).
+
+        `n_jobs` threads share the corpus; `engine` takes the work to processes or a cluster, whose machines must see
+        the corpus directory (and `out`) under the same path. An interrupted count to a directory goes on where it was.
+        """
+        if not isinstance(corpus, Corpus):
+            raise InputError(f"LagCounts.from_corpus takes a Corpus, not {type(corpus).__name__}.")
+        if not 1 <= lags <= counting.MAX_LAGS:
+            raise InputError(f"lags={lags} must lie between 1 and {counting.MAX_LAGS}.")
+        n_workers = count_workers(n_jobs)
+        if engine is None:
+            engine = Serial() if n_workers == 1 else Threads(n_workers)
+        if out is not None:
+            return _count_to_directory(corpus, lags, across, engine, Path(out), memory, overwrite, progress)
+        if memory is not None:
+            raise InputError("A memory limit needs a directory to count to: give `out` too.")
+        blocks = counting.count_in_memory(corpus, lags, across, engine, progress)
+        return cls(corpus.vocabulary, blocks, counting.row_edges(corpus.vocabulary.counts), across=across)
+
+    @classmethod
+    def merge(
+        cls,
+        parts: Sequence[LagCounts],
+        out: str | Path,
+        *,
+        overwrite: bool = False,
+        progress: ProgressFn = progress_.ignore,
+    ) -> LagCounts:
+        """Add counts block by block into a directory, without holding them: what `a + b` does, for any size."""
+        out = Path(out)
+        if out.exists() and not overwrite:
+            raise exists_error(out)
+        if not parts:
+            raise InputError("There are no counts to add: give at least one.")
+        vocabulary, edges = _check_addable(parts)
+        n_files = parts[0].lags * (len(edges) - 1)
+        with temporary_sibling(out) as tmp:
+            names: list[list[str]] = [[] for _ in range(parts[0].lags)]
+            for done, (k, b, rows) in enumerate(_summed(parts, edges)):
+                names[k - 1].append(f"lag{k:03d}-rows{b:05d}.csr")
+                write_rows(tmp / names[k - 1][-1], rows)
+                progress(Progress("merge", done + 1, n_files, "block"))
+            _finish(tmp, vocabulary, names, edges, parts[0].across)
+            install_directory(tmp, out, overwrite=overwrite)
+        return cls.open(out, verify=False)
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the counts to a directory, whole or not at all."""
+        LagCounts.merge([self], path, overwrite=overwrite)
+
+    @classmethod
+    def open(cls, path: str | Path, *, verify: bool = True) -> LagCounts:
+        """Map a counts directory; `verify=False` skips the hashes."""
+        path = Path(path)
+        manifest = read_manifest(path, FORMAT, VERSION, ("n_tokens", "n_words", "n_lags"))
+        check_files(path, manifest["files"], hashes=verify)
+        vocabulary = Vocabulary.read(path / VOCABULARY)
+        edges, lags = manifest.get("row_edges"), manifest["n_lags"]
+        damaged = FormatError(f"{path}: the manifest and the files disagree; count again.")
+        if (
+            not isinstance(edges, list)
+            or any(type(e) is not int for e in edges)
+            or sorted(set(edges)) != edges
+            or edges[:1] != [0]
+            or edges[-1] != len(vocabulary)
+            or len(vocabulary) != manifest["n_words"]
+            or not isinstance(manifest.get("across"), bool)
+        ):
+            raise damaged
+        blocks: list[list[Rows]] = []
+        for k in range(1, lags + 1):
+            blocks.append([])
+            for b in range(len(edges) - 1):
+                name = f"lag{k:03d}-rows{b:05d}.csr"
+                if name not in manifest["files"]:
+                    raise damaged
+                file = RowsFile(path / name)
+                rows = file.map()
+                if file.n_rows != edges[b + 1] - edges[b] or rows.indptr[-1] != file.nnz:
+                    raise damaged
+                blocks[-1].append(rows)
+        return cls(vocabulary, blocks, edges, across=manifest["across"], path=path)
+
+
+def _check_addable(parts: Sequence[LagCounts]) -> tuple[Vocabulary, list[int]]:
+    """The vocabulary with summed counts and the row blocks of the sum."""
+    first = parts[0]
+    for other in parts[1:]:
+        if other.vocabulary != first.vocabulary:
+            raise InputError(
+                "Counts over different vocabularies cannot be added: "
+                "build the second corpus with the vocabulary of the first."
+            )
+        if other.lags != first.lags or other.across != first.across:
+            raise InputError(
+                f"Counts of {first.lags} lags (across={first.across}) and {other.lags} lags (across={other.across}) "
+                "cannot be added: count both alike."
+            )
+    total = np.sum([p.vocabulary.counts for p in parts], axis=0)
+    return first.vocabulary.with_counts(total), counting.row_edges(total)
+
+
+def _summed(parts: Sequence[LagCounts], edges: Sequence[int]) -> Iterator[tuple[int, int, Rows]]:
+    """(lag, block, rows of the sum), one block of one lag in memory at a time."""
+    from undertow.kernels.pair_counts import sum_rows
+
+    n_words = len(parts[0].vocabulary)
+    for k in range(1, parts[0].lags + 1):
+        for b, (start, stop) in enumerate(itertools.pairwise(edges)):
+            pieces = [_slice_rows(p, k, start, stop) for p in parts]
+            if len(pieces) == 1:
+                yield k, b, pieces[0]
+                continue
+            shifts = np.concatenate(([0], np.cumsum([p.nnz for p in pieces])[:-1]))
+            bounds = np.stack([p.indptr + shift for p, shift in zip(pieces, shifts, strict=True)])
+            indptr, indices, data = sum_rows(
+                bounds[:, :-1].copy(),
+                bounds[:, 1:].copy(),
+                np.concatenate([p.indices for p in pieces]),
+                np.concatenate([p.data.astype(np.int64, copy=False) for p in pieces]),
+                n_words,
+            )
+            yield k, b, Rows(indptr, indices, narrow(data))
+
+
+def _slice_rows(counts: LagCounts, k: int, start: int, stop: int) -> Rows:
+    """Rows start..stop-1 at lag k, wherever the blocks are cut."""
+    indptr = [np.zeros(1, dtype=np.int64)]
+    indices: list[NDArray[np.uint32]] = []
+    data: list[NDArray[Any]] = []
+    edges = counts._edges
+    for rows, a, b in zip(counts._lag(k), edges[:-1], edges[1:], strict=True):
+        low, high = max(start, a) - a, min(stop, b) - a
+        if low >= high:
+            continue
+        p = np.asarray(rows.indptr[low : high + 1])
+        indptr.append(p[1:] - p[0] + indptr[-1][-1])
+        indices.append(np.asarray(rows.indices[p[0] : p[-1]]))
+        data.append(np.asarray(rows.data[p[0] : p[-1]]))
+    return Rows(np.concatenate(indptr), np.concatenate(indices), np.concatenate(data))
+
+
+def _finish(directory: Path, vocabulary: Vocabulary, names: list[list[str]], edges: list[int], across: bool) -> None:
+    """Vocabulary and manifest: what makes a directory of row files a counts directory."""
+    vocabulary.write(directory / VOCABULARY)
+    pairs, nnz = [], []
+    for lag in names:
+        rows = [RowsFile(directory / name).map() for name in lag]
+        pairs.append(sum(int(r.data.sum(dtype=np.int64)) for r in rows))
+        nnz.append(sum(r.nnz for r in rows))
+    write_json(
+        directory / MANIFEST,
+        {
+            "format": FORMAT,
+            "version": VERSION,
+            "n_tokens": int(vocabulary.counts.sum()),
+            "n_words": len(vocabulary),
+            "n_lags": len(names),
+            "across": across,
+            "row_edges": edges,
+            "pairs": pairs,
+            "nnz": nnz,
+            "files": describe_files(directory, [VOCABULARY, *(name for lag in names for name in lag)]),
+        },
+    )
+
+
+def _count_to_directory(
+    corpus: Corpus,
+    lags: int,
+    across: bool,
+    engine: Engine,
+    out: Path,
+    memory: int | None,
+    overwrite: bool,
+    progress: ProgressFn,
+) -> LagCounts:
+    if out.exists() and not overwrite:
+        raise exists_error(out)
+    partial = out.with_name(out.name + ".partial")
+    if partial.exists() and not (partial / "lock").exists() and os.listdir(partial):
+        raise InputError(f"{partial} holds files that undertow did not write: move it away or choose another name.")
+    counting.warm_up()
+    edges = counting.row_edges(corpus.vocabulary.counts)
+    cut = counting.plan(corpus, lags, edges, engine, memory)
+    if cut.n_workers != engine.n_workers:
+        engine = Serial()
+    wanted = {"corpus": counting.corpus_key(corpus), "lags": lags, "across": across, "run": cut.run}
+    with exclusive(partial, "counting"):
+        work = partial / "work"
+        if (work / PLAN).exists() and read_json(work / PLAN) != wanted:
+            shutil.rmtree(work)  # another corpus, or cut for another memory
+        work.mkdir(exist_ok=True)
+        write_json(work / PLAN, wanted)
+        names = counting.count_to_files(corpus, lags, across, work.resolve(), engine, cut, progress)
+        (work / PLAN).unlink()
+        _finish(work, corpus.vocabulary, names, edges, across)
+        install_directory(work, out, overwrite=overwrite)
+        shutil.rmtree(partial, ignore_errors=True)
+    return LagCounts.open(out, verify=False)

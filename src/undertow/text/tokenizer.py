@@ -1,0 +1,222 @@
+"""From text to tokens by a rule that fits on one page.
+
+**The `words` rule.** Text is read line by line; a line end always ends a sentence.
+
+1. White space and control characters separate tokens (also U+200B and U+FEFF).
+2. *Word*: a run of letters, marks and digits of any script. An apostrophe or underscore inside it belongs to it
+   (`O'Brien`, `snake_case`); a full stop or comma only between digits (`3.14`, `1,000`, `E13.5`); a hyphen only
+   with `hyphens="keep"`, otherwise it is a token of its own (`spike - timing`).
+3. *Number*: a run of rule 2 without a letter becomes the class `NUM` (`numbers="keep"` leaves it).
+4. *Contractions* are cut as in the Penn Treebank: `do n't`, `it 's`, `we 're`, `I 'm`, `they 'll`, `he 'd`, `I 've`.
+5. *Full stops that belong to a word*: two or more single letters with their stops (`U.S.`, `e.g.`), one capital
+   letter (`J.`), the words of `ABBREVIATIONS`, and those of `NUMERIC_ABBREVIATIONS` before a number (`No. 5`).
+6. Any other character is a token by itself; `..`, `...` and longer become `...`; `--` and longer become `--`.
+   The curly apostrophe ’ becomes '.
+7. `lower=True` lowers every code point whose lower case is a single code point.
+8. *Sentences* (`sentences="split"`): one ends after `.` `!` `?` `…` (and closing quotes or brackets) when white space
+   and then a capital, a caseless letter, a digit or an opening quote or bracket follow; after `。！？` at once. A full
+   stop of rule 5 ends no sentence. `sentences="lines"` leaves each line whole.
+
+**The `spaces` rule** takes pretokenised text as it is: tokens between white space, a sentence a line.
+
+**Any callable** `line -> tokens`, or `line -> list of token lists`, can stand in for the rule. Languages written
+without spaces need one.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertow.errors import InputError
+from undertow.text.vocabulary import check_word
+
+ABBREVIATIONS = tuple(
+    """mr mrs ms dr prof st jr sr rev gen capt lt sgt gov sen rep hon messrs mme mlle mt ave blvd inc ltd corp dept univ
+    fig figs eqn suppl al etc vs cf approx ca viz jan feb apr aug sept oct nov dec""".split()
+)
+NUMERIC_ABBREVIATIONS = tuple(
+    "no nos p pp vol vols ch art sec sect para eq eqs ref refs ex col jun jul mar sep".split()
+)
+
+TokenFn = Callable[[str], Iterable[Any]]
+
+
+class TokenisedText(NamedTuple):
+    """The tokens of a piece of text, numbered by first appearance in it."""
+
+    types: list[bytes]  # distinct tokens
+    counts: NDArray[np.int64]  # of each type
+    ids: NDArray[np.uint32]  # of each token, into types
+    lengths: NDArray[np.int64]  # tokens of each sentence
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """The rule with its options; see the module's text for what each does."""
+
+    rule: str = "words"
+    lower: bool = False
+    numbers: str = "class"
+    hyphens: str = "split"
+    sentences: str = "split"
+
+    def __post_init__(self) -> None:
+        allowed = {
+            "rule": ("words", "spaces"),
+            "numbers": ("class", "keep"),
+            "hyphens": ("split", "keep"),
+            "sentences": ("split", "lines"),
+        }
+        for name, values in allowed.items():
+            if getattr(self, name) not in values:
+                raise InputError(f"Tokenizer {name}={getattr(self, name)!r} must be one of {', '.join(values)}.")
+
+    def describe(self) -> dict[str, Any]:
+        """For a manifest: what it takes to repeat the tokenisation."""
+        return {**asdict(self), "version": 1}
+
+    def tokenise(self, data: bytes, *, tokenised: bool = False, keep_empty: bool = False) -> TokenisedText:
+        """Tokenise valid UTF-8; `tokenised` text is taken by the spaces rule whatever the rule is."""
+        return _number(*self._spans(data, tokenised, keep_empty))
+
+    def __call__(self, text: str) -> list[list[str]]:
+        """The sentences of a text as token lists."""
+        try:
+            data = text.encode("utf-8")
+        except UnicodeEncodeError as e:
+            raise InputError(f"The text holds half a surrogate pair at character {e.start}: it is not text.") from None
+        out, bounds, lengths = self._spans(data, False, False)
+        raw = out.tobytes()
+        tokens = [raw[a:b].decode("utf-8") for a, b in itertools.pairwise(bounds.tolist())]
+        ends = np.cumsum(lengths).tolist()
+        return [tokens[end - n : end] for end, n in zip(ends, lengths.tolist(), strict=True)]
+
+    def _spans(self, data: bytes, tokenised: bool, keep_empty: bool) -> tuple[Any, Any, Any]:
+        from undertow.text import tokenizer_kernel as kernel
+
+        array = np.frombuffer(data, dtype=np.uint8)
+        table, lower_table = kernel.character_tables()
+        spans: tuple[Any, Any, Any]
+        if tokenised or self.rule == "spaces":
+            spans = kernel.spaces_rule(array, lower_table, self.lower, keep_empty)
+        else:
+            spans = kernel.words_rule(
+                array,
+                table,
+                lower_table,
+                kernel.pack_words(ABBREVIATIONS),
+                kernel.pack_words(NUMERIC_ABBREVIATIONS),
+                self.lower,
+                self.numbers == "class",
+                self.hyphens == "keep",
+                self.sentences == "split",
+            )
+        return spans
+
+
+@dataclass(frozen=True)
+class CallableTokenizer:
+    """A user's function in the tokenizer's place: one call a line, checked token by token."""
+
+    function: TokenFn
+
+    def describe(self) -> dict[str, Any]:
+        name = getattr(self.function, "__qualname__", type(self.function).__qualname__)
+        return {"rule": "callable", "name": f"{getattr(self.function, '__module__', '?')}.{name}"}
+
+    def tokenise(self, data: bytes, *, tokenised: bool = False, keep_empty: bool = False) -> TokenisedText:
+        if tokenised:
+            return Tokenizer(rule="spaces").tokenise(data, keep_empty=keep_empty)
+        sentences = [s for line in data.decode("utf-8").split("\n") for s in self._line(line)]
+        return number_sentences(sentences)
+
+    def _line(self, line: str) -> list[Any]:
+        produced = list(self.function(line))
+        return [produced] if produced and isinstance(produced[0], str) else produced
+
+
+def number_sentences(sentences: Any) -> TokenisedText:
+    """Token lists to numbered tokens, with each new word checked once; empty sentences are dropped."""
+    types: dict[str, int] = {}
+    ids: list[int] = []
+    lengths: list[int] = []
+    for number, tokens in enumerate(checked_sentences(sentences)):
+        for position, token in enumerate(tokens):
+            k = types.get(token)
+            if k is None:
+                check_word(token, f"token {position} of sentence {number}")
+                # a str subclass (NumPy's) is stored as plain text
+                k = types.setdefault(str(token), len(types))
+            ids.append(k)
+        if tokens:
+            lengths.append(len(tokens))
+    id_array = np.array(ids, dtype=np.uint32)
+    return TokenisedText(
+        [t.encode("utf-8") for t in types],
+        np.bincount(id_array, minlength=len(types)).astype(np.int64),
+        id_array,
+        np.array(lengths, dtype=np.int64),
+    )
+
+
+def checked_sentences(X: Any) -> Iterator[list[str]]:
+    """Sentences as lists of strings, refusing what only looks like them, above all plain strings."""
+    if isinstance(X, str | bytes | Mapping) or not isinstance(X, Iterable):
+        raise InputError(
+            f"Text must be a Corpus or an iterable of token lists, not {type(X).__name__}: "
+            'give for example [["the", "river"], ["the", "bank"]].'
+        )
+    for i, sentence in enumerate(X):
+        if isinstance(sentence, str | bytes):
+            raise InputError(
+                f"Sentence {i} is a string, {_short(sentence)}, not a list of tokens: "
+                "split it first, for example with .split() or undertow's tokenizer."
+            )
+        if isinstance(sentence, Mapping | Set) or not isinstance(sentence, Iterable):
+            raise InputError(
+                f"Sentence {i} is of type {type(sentence).__name__}, not a list of tokens: give a list of strings."
+            )
+        tokens = list(sentence)
+        for token in tokens:
+            if not isinstance(token, str):
+                raise InputError(
+                    f"Sentence {i} has the token {_short(token)} of type {type(token).__name__}: "
+                    "every token must be a string."
+                )
+        yield tokens
+
+
+def _short(value: object) -> str:
+    """A value's repr, cut so that an error stays one sentence."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _number(out: NDArray[np.uint8], bounds: NDArray[np.int64], lengths: NDArray[np.int64]) -> TokenisedText:
+    from undertow.text.tokenizer_kernel import intern_tokens
+
+    ids, pool, edges, counts = intern_tokens(out, bounds)
+    raw = pool.tobytes()
+    types = [raw[a:b] for a, b in itertools.pairwise(edges.tolist())]
+    return TokenisedText(types, counts, ids, lengths.copy())
+
+
+def as_tokenizer(
+    tokenizer: Tokenizer | CallableTokenizer | TokenFn | str | None,
+) -> Tokenizer | CallableTokenizer:
+    """None is the words rule, a rule's name is that rule, a function is used as it is."""
+    if tokenizer is None:
+        return Tokenizer()
+    if isinstance(tokenizer, (Tokenizer, CallableTokenizer)):
+        return tokenizer
+    if isinstance(tokenizer, str):
+        return Tokenizer(rule=tokenizer)
+    if callable(tokenizer):
+        return CallableTokenizer(tokenizer)
+    raise InputError(f"tokenizer={tokenizer!r} must be a Tokenizer, 'words', 'spaces' or a function.")

@@ -1,0 +1,428 @@
+"""The compiled inner loops of the tokenizer: bytes in, tokens as spans of normalised bytes out.
+
+`tests/oracles/plain_tokenizer.py` is the same rule written for reading; the two agree on every input.
+"""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+# character classes (low three bits of the table) and flags
+SPACE, LETTER, DIGIT, APOSTROPHE, OTHER = 0, 1, 2, 3, 4
+UPPER, STARTER, CLOSER, TERMINAL, WIDE_TERMINAL = 8, 16, 32, 64, 128
+CLASS_MASK = 7
+
+OPENERS = "\"'“‘«([{¿¡"
+CLOSERS = "\"'’”»)]}"
+TERMINALS = ".!?…"
+WIDE_TERMINALS = "。！？"  # these end a sentence with no space behind them
+
+
+@cache
+def character_tables() -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+    """Class and flags of every code point, and its lower case where that is a single code point."""
+    size = sys.maxunicode + 1
+    classes = {"L": LETTER, "M": LETTER, "N": LETTER, "P": OTHER, "S": OTHER, "Z": SPACE}
+    details = {"Nd": DIGIT, "Cc": SPACE, "Cf": LETTER, "Co": OTHER, "Cs": OTHER, "Cn": OTHER}
+    flags = {"Lu": UPPER | STARTER, "Lt": UPPER | STARTER, "Lo": STARTER, "Nd": STARTER}
+    code = {
+        c: details.get(c, classes.get(c[0], OTHER)) | flags.get(c, 0)
+        for c in {unicodedata.category(chr(i)) for i in range(size)}
+    }
+    table = np.fromiter((code[unicodedata.category(chr(i))] for i in range(size)), dtype=np.uint8, count=size)
+    table[[0xFEFF, 0x200B]] = SPACE  # byte-order mark and zero-width space separate; joiners do not
+    for c in "'’":
+        table[ord(c)] = APOSTROPHE
+    for chars, flag in (
+        (OPENERS, STARTER),
+        (CLOSERS, CLOSER),
+        (TERMINALS, TERMINAL),
+        (WIDE_TERMINALS, WIDE_TERMINAL),
+    ):
+        for c in chars:
+            table[ord(c)] |= flag
+    lower = np.arange(size, dtype=np.int32)
+    for i in range(size):
+        c = chr(i).lower()
+        if len(c) == 1:
+            lower[i] = ord(c)
+    return table, lower
+
+
+def pack_words(words: tuple[str, ...]) -> NDArray[np.uint64]:
+    """Short ASCII words as integers, so that the compiled loop can look them up."""
+    return np.sort(np.array([int.from_bytes(w.encode("ascii"), "big") for w in words], dtype=np.uint64))
+
+
+@njit(cache=True, nogil=True)
+def _decode(data: Any, i: Any) -> Any:
+    """Code point at byte i of valid UTF-8, and its length in bytes."""
+    b = np.int32(data[i])
+    if b < 0x80:
+        return b, 1
+    if b < 0xE0:
+        return ((b & 0x1F) << 6) | (data[i + 1] & 0x3F), 2
+    if b < 0xF0:
+        return ((b & 0x0F) << 12) | (np.int32(data[i + 1] & 0x3F) << 6) | (data[i + 2] & 0x3F), 3
+    return (
+        ((b & 0x07) << 18)
+        | (np.int32(data[i + 1] & 0x3F) << 12)
+        | (np.int32(data[i + 2] & 0x3F) << 6)
+        | (data[i + 3] & 0x3F)
+    ), 4
+
+
+@njit(cache=True, nogil=True)
+def _put(out: Any, at: Any, c: Any) -> Any:
+    """Write a code point as UTF-8; returns the place behind it."""
+    if c < 0x80:
+        out[at] = c
+        return at + 1
+    if c < 0x800:
+        out[at] = 0xC0 | (c >> 6)
+        out[at + 1] = 0x80 | (c & 0x3F)
+        return at + 2
+    if c < 0x10000:
+        out[at] = 0xE0 | (c >> 12)
+        out[at + 1] = 0x80 | ((c >> 6) & 0x3F)
+        out[at + 2] = 0x80 | (c & 0x3F)
+        return at + 3
+    out[at] = 0xF0 | (c >> 18)
+    out[at + 1] = 0x80 | ((c >> 12) & 0x3F)
+    out[at + 2] = 0x80 | ((c >> 6) & 0x3F)
+    out[at + 3] = 0x80 | (c & 0x3F)
+    return at + 4
+
+
+@njit(cache=True, nogil=True)
+def _packed_lower(out: Any, start: Any, stop: Any) -> Any:
+    """Up to eight ASCII letters, lowered, as one integer; 0 for anything else."""
+    if stop - start > 8:
+        return np.uint64(0)
+    value = np.uint64(0)
+    for i in range(start, stop):
+        b = out[i]
+        if 65 <= b <= 90:
+            b = b + 32
+        if b < 97 or b > 122:
+            return np.uint64(0)
+        value = (value << np.uint64(8)) | np.uint64(b)
+    return value
+
+
+@njit(cache=True, nogil=True)
+def _contains(sorted_values: Any, value: Any) -> Any:
+    k = np.searchsorted(sorted_values, value)
+    return value != 0 and k < len(sorted_values) and sorted_values[k] == value
+
+
+@njit(cache=True, nogil=True)
+def _contraction(out: Any, start: Any, stop: Any) -> Any:
+    """Bytes and letters of the contraction a word ends in (n't, 's, 'm, 'd, 're, 've, 'll), or 0."""
+    n = stop - start
+    last = out[stop - 1] | 32
+    if n > 2 and out[stop - 2] == 39 and last in (115, 109, 100):  # 's 'm 'd
+        return 2, 1
+    if n > 3:
+        before = out[stop - 2] | 32
+        if before == 39 | 32 and out[stop - 2] == 39 and last == 116 and (out[stop - 3] | 32) == 110:  # n't
+            return 3, 2
+        if out[stop - 3] == 39 and (
+            (before == 114 and last == 101) or (before == 118 and last == 101) or (before == 108 and last == 108)
+        ):
+            return 3, 2
+    return 0, 0
+
+
+@njit(cache=True, nogil=True)
+def words_rule(
+    data: Any,
+    table: Any,
+    lower_table: Any,
+    abbreviations: Any,
+    numeric_abbreviations: Any,
+    lower: Any,
+    number_class: Any,
+    keep_hyphens: Any,
+    split_sentences: Any,
+) -> Any:
+    """Apply the word rule (see `tokenizer`) to valid UTF-8.
+
+    Returns (normalised bytes, token bounds of length n_tokens + 1, number of tokens in each sentence).
+    """
+    n = len(data)
+    out = np.empty(3 * n + 8, dtype=np.uint8)  # a digit may become "NUM", a letter's lower case may be longer
+    bounds = np.empty(n + 2, dtype=np.int64)
+    sentences = np.empty(n + 1, dtype=np.int64)
+    bounds[0] = 0
+    n_tokens = 0
+    n_sentences = 0
+    in_sentence = 0
+    at = 0  # write position in out
+    i = 0
+    pending = 0  # 0: no; 1: a sentence may have ended, no space yet; 2: a space was seen
+    while i < n:
+        c, size = _decode(data, i)
+        flags = table[c]
+        kind = flags & CLASS_MASK
+        if kind == SPACE:
+            if c in (10, 13):
+                if in_sentence > 0:
+                    sentences[n_sentences] = in_sentence
+                    n_sentences += 1
+                    in_sentence = 0
+                pending = 0
+            elif pending == 1:
+                pending = 2
+            i += size
+            continue
+        if pending != 0:
+            stays = (flags & (TERMINAL | WIDE_TERMINAL)) != 0 or (pending == 1 and (flags & CLOSER) != 0)
+            if not stays:
+                if pending == 2 and (flags & STARTER) != 0 and split_sentences and in_sentence > 0:
+                    sentences[n_sentences] = in_sentence
+                    n_sentences += 1
+                    in_sentence = 0
+                pending = 0
+        start = at
+        if kind in (LETTER, DIGIT):
+            # an acronym: two or more single letters, each with its full stop
+            j = i
+            pairs = 0
+            acronym_at = at
+            while j < n:
+                cj, sj = _decode(data, j)
+                if (table[cj] & CLASS_MASK) != LETTER or j + sj >= n or data[j + sj] != 46:
+                    break
+                if lower:
+                    cj = lower_table[cj]
+                acronym_at = _put(out, acronym_at, cj)
+                out[acronym_at] = 46
+                acronym_at += 1
+                j += sj + 1
+                pairs += 1
+            if pairs >= 2:
+                i = j
+                at = acronym_at
+            else:
+                letters = 0
+                characters = 0
+                first_upper = (flags & UPPER) != 0
+                previous_digit = False
+                while i < n:
+                    c, size = _decode(data, i)
+                    kind = table[c] & CLASS_MASK
+                    if kind in (LETTER, DIGIT):
+                        previous_digit = kind == DIGIT
+                        if kind == LETTER:
+                            letters += 1
+                        if lower:
+                            c = lower_table[c]
+                    else:
+                        # a connector stays inside the word when a letter or digit follows it
+                        if i + size >= n:
+                            break
+                        c_next, _ = _decode(data, i + size)
+                        kind_next = table[c_next] & CLASS_MASK
+                        if kind_next not in (LETTER, DIGIT):
+                            break
+                        if kind == APOSTROPHE:
+                            c = 39
+                        elif c in (46, 44):
+                            if not (previous_digit and kind_next == DIGIT):
+                                break
+                        elif c != 95 and not (keep_hyphens and c in (45, 0x2010, 0x2011)):
+                            break
+                        previous_digit = False
+                    at = _put(out, at, c)
+                    characters += 1
+                    i += size
+                stop_follows = i < n and data[i] == 46
+                kept_stop = False
+                if stop_follows:
+                    packed = _packed_lower(out, start, at)
+                    if (characters == 1 and first_upper) or _contains(abbreviations, packed):
+                        kept_stop = True
+                    elif _contains(numeric_abbreviations, packed):
+                        j = i + 1
+                        while j < n and (data[j] == 32 or data[j] == 9):
+                            j += 1
+                        if j < n and j > i + 1:
+                            c_next, _ = _decode(data, j)
+                            kept_stop = (table[c_next] & CLASS_MASK) == DIGIT
+                if kept_stop:
+                    out[at] = 46
+                    at += 1
+                    i += 1
+                elif letters == 0:
+                    if number_class:
+                        at = start
+                        out[at] = 78
+                        out[at + 1] = 85
+                        out[at + 2] = 77
+                        at += 3
+                else:
+                    tail, tail_letters = _contraction(out, start, at)
+                    if tail > 0:
+                        t0 = out[at - tail]
+                        t1 = out[at - tail + 1]
+                        t2 = out[at - 1]
+                        at -= tail
+                        if letters == tail_letters and number_class:
+                            at = start
+                            out[at] = 78
+                            out[at + 1] = 85
+                            out[at + 2] = 77
+                            at += 3
+                        n_tokens += 1
+                        in_sentence += 1
+                        bounds[n_tokens] = at
+                        out[at] = t0
+                        out[at + 1] = t1
+                        out[at + tail - 1] = t2
+                        at += tail
+        else:
+            i += size
+            if c in (46, 45):  # runs of full stops and hyphens are one token
+                run = 1
+                while i < n and data[i] == c:
+                    run += 1
+                    i += 1
+                copies = run if run == 1 else (3 if c == 46 else 2)
+                for _ in range(copies):
+                    out[at] = c
+                    at += 1
+            else:
+                at = _put(out, at, 39 if kind == APOSTROPHE else c)
+            if (flags & TERMINAL) != 0:
+                pending = 1
+            elif (flags & WIDE_TERMINAL) != 0:
+                pending = 2
+        n_tokens += 1
+        in_sentence += 1
+        bounds[n_tokens] = at
+    if in_sentence > 0:
+        sentences[n_sentences] = in_sentence
+        n_sentences += 1
+    return out[:at], bounds[: n_tokens + 1], sentences[:n_sentences]
+
+
+@njit(cache=True, nogil=True)
+def spaces_rule(data: Any, lower_table: Any, lower: Any, keep_empty: Any) -> Any:
+    """Tokens are what stands between white space (bytes ≤ 32); a line is a sentence. Returns as `words_rule`."""
+    n = len(data)
+    out = np.empty(2 * n + 8, dtype=np.uint8)
+    bounds = np.empty(n // 2 + 2, dtype=np.int64)
+    sentences = np.empty(n + 1, dtype=np.int64)
+    bounds[0] = 0
+    n_tokens = 0
+    n_sentences = 0
+    in_sentence = 0
+    at = 0
+    start = 0
+    i = 0
+    while i <= n:
+        b = data[i] if i < n else np.uint8(10)
+        if b <= 32:
+            if at > start:
+                n_tokens += 1
+                in_sentence += 1
+                bounds[n_tokens] = at
+                start = at
+            if b in (10, 13):
+                last = i == n and (n == 0 or data[n - 1] in (10, 13))  # the line end we added behind the data
+                if in_sentence > 0 or (keep_empty and not last):
+                    sentences[n_sentences] = in_sentence
+                    n_sentences += 1
+                in_sentence = 0
+            i += 1
+        elif lower:
+            c, size = _decode(data, i)
+            at = _put(out, at, lower_table[c])
+            i += size
+        else:
+            out[at] = b
+            at += 1
+            i += 1
+    return out[:at], bounds[: n_tokens + 1], sentences[:n_sentences]
+
+
+@njit(cache=True, nogil=True)
+def _hash(data: Any, start: Any, stop: Any) -> Any:
+    """FNV-1a over bytes with a final mix, because the low bits choose the slot."""
+    h = np.uint64(0xCBF29CE484222325)
+    for i in range(start, stop):
+        h = (h ^ np.uint64(data[i])) * np.uint64(0x100000001B3)
+    h ^= h >> np.uint64(32)
+    h *= np.uint64(0x9E3779B97F4A7C15)
+    return h ^ (h >> np.uint64(29))
+
+
+@njit(cache=True, nogil=True)
+def intern_tokens(out: Any, bounds: Any) -> Any:
+    """Number the distinct tokens in order of first appearance.
+
+    Returns (ids of the tokens, the types' bytes one behind the other, their bounds, count of each type). Equivalent
+    to `np.unique(tokens, return_inverse=True, return_counts=True)` reordered by first appearance.
+    """
+    n = len(bounds) - 1
+    ids = np.empty(n, dtype=np.uint32)
+    capacity = 1 << 14
+    slots = np.full(capacity, -1, dtype=np.int32)
+    hashes = np.empty(capacity // 2, dtype=np.uint64)
+    counts = np.empty(capacity // 2, dtype=np.int64)
+    # the types' bytes are copied together: comparing with the first occurrence in `out` would miss the cache
+    pool = np.empty(1 << 16, dtype=np.uint8)
+    ends = np.zeros(capacity // 2 + 1, dtype=np.int64)
+    n_types = 0
+    for t in range(n):
+        a = bounds[t]
+        size = bounds[t + 1] - a
+        h = _hash(out, a, a + size)
+        slot = np.int64(h & np.uint64(capacity - 1))
+        while True:
+            k = np.int64(slots[slot])
+            if k < 0:
+                break
+            if hashes[k] == h:
+                o = ends[k]
+                same = ends[k + 1] - o == size
+                x = 0
+                while same and x < size:
+                    same = pool[o + x] == out[a + x]
+                    x += 1
+                if same:
+                    break
+            slot = (slot + 1) & (capacity - 1)
+        if k < 0:
+            k = np.int64(n_types)
+            slots[slot] = k
+            hashes[k] = h
+            counts[k] = 0
+            o = ends[k]
+            while o + size > len(pool):
+                pool = np.append(pool, np.empty_like(pool))
+            pool[o : o + size] = out[a : a + size]
+            ends[k + 1] = o + size
+            n_types += 1
+            if n_types == capacity // 2:
+                capacity *= 2
+                slots = np.full(capacity, -1, dtype=np.int32)
+                hashes = np.append(hashes, np.empty_like(hashes))
+                counts = np.append(counts, np.empty_like(counts))
+                ends = np.append(ends, np.empty(n_types, dtype=np.int64))
+                for j in range(n_types):
+                    s = np.int64(hashes[j] & np.uint64(capacity - 1))
+                    while slots[s] >= 0:
+                        s = (s + 1) & (capacity - 1)
+                    slots[s] = j
+        counts[k] += 1
+        ids[t] = k
+    return ids, pool[: ends[n_types]].copy(), ends[: n_types + 1].copy(), counts[:n_types].copy()

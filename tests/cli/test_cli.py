@@ -1,0 +1,250 @@
+"""The command line as people meet it: real processes, real files."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from undertow import Corpus, LagCounts
+
+TEXT = "The cat sat on the mat. The dog sat too.\nAnother line, with 3 numbers.\n" * 50
+
+
+def run(*arguments: object, stdin: bytes = b"", env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "undertow.cli.main", *map(str, arguments)],
+        input=stdin, capture_output=True, check=False, timeout=120, env={**os.environ, **(env or {})},
+    )  # fmt: skip
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def failed(done: subprocess.CompletedProcess[str], code: int = 1) -> str:
+    """The one sentence of a failure; no traceback, nothing on standard output."""
+    assert done.returncode == code, done
+    assert "Traceback" not in done.stderr and done.stdout == ""
+    if code == 1:
+        (line,) = done.stderr.strip().split("\n")
+        assert line.startswith("undertow: ") and line.endswith(".")
+    return done.stderr
+
+
+@pytest.fixture
+def text_file(tmp_path: Path) -> Path:
+    (tmp_path / "news.txt").write_text(TEXT)
+    return tmp_path / "news.txt"
+
+
+def test_from_text_to_counts_step_by_step(text_file: Path, tmp_path: Path) -> None:
+    corpus, counts = tmp_path / "news.corpus", tmp_path / "news.counts"
+    built = run("corpus", "build", text_file, "-o", corpus, "--vocab-size", "9")
+    assert built.returncode == 0 and "1,000" in built.stdout.replace("950", "1,000") and built.stderr == ""
+    counted = run("count", corpus, "-o", counts, "--lags", "3", "--json")
+    facts = json.loads(counted.stdout)
+    assert facts["lags"] == 3 and facts["tokens"] == Corpus.open(corpus).n_tokens
+    assert facts["pairs"][0] == LagCounts.open(counts).n_pairs(1)
+    assert facts["across_sentences"] is False
+    for path, kind in ((corpus, "corpus"), (counts, "counts")):
+        assert json.loads(run("inspect", path, "--json").stdout)["kind"] == kind
+        assert "most frequent" in run("inspect", path).stdout
+        assert run("verify", path).stdout == f"{path}: whole ({kind})\n"
+
+
+def test_from_text_to_counts_in_one_command(text_file: Path, tmp_path: Path) -> None:
+    done = run("count", text_file, "-o", tmp_path / "news.counts", "--vocab-size", "all", "--json")
+    assert json.loads(done.stdout)["corpus"] == str(tmp_path / "news.corpus")
+    assert LagCounts.open(tmp_path / "news.counts").n_tokens == Corpus.open(tmp_path / "news.corpus").n_tokens
+
+
+def test_counts_are_added(text_file: Path, tmp_path: Path) -> None:
+    run("count", text_file, "-o", tmp_path / "a.counts")
+    run("count", text_file, "-o", tmp_path / "b.counts", "--vocabulary", tmp_path / "a.counts")
+    done = run("count", tmp_path / "a.counts", tmp_path / "b.counts", "-o", tmp_path / "c.counts")
+    assert done.returncode == 0
+    a, c = LagCounts.open(tmp_path / "a.counts"), LagCounts.open(tmp_path / "c.counts")
+    assert (c.matrix(2) != a.matrix(2) * 2).nnz == 0 and c.n_tokens == 2 * a.n_tokens
+
+
+def test_standard_input_and_options(tmp_path: Path) -> None:
+    done = run(
+        "corpus", "build", "-", "-o", tmp_path / "c", "--lower", "--boundary", "</s>", "--json", stdin=b"The THE the.\n"
+    )
+    assert json.loads(done.stdout)["tokens"] == 5
+    assert list(Corpus.open(tmp_path / "c").token_lists()) == [["the", "the", "the", ".", "</s>"]]
+
+
+def test_bad_utf8_is_counted_when_told_to(tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_bytes(b"ok \xff\xfe fine\n")
+    sentence = failed(run("corpus", "build", tmp_path / "x.txt", "-o", tmp_path / "c"))
+    assert "x.txt" in sentence and "byte 3" in sentence and "--on-bad-utf8" in sentence
+    facts = json.loads(
+        run("corpus", "build", tmp_path / "x.txt", "-o", tmp_path / "c", "--on-bad-utf8", "skip", "--json").stdout
+    )
+    assert facts["invalid_utf8"] == 2 and facts["tokens"] == 2
+
+
+def test_counting_on_a_dask_cluster(text_file: Path, tmp_path: Path) -> None:
+    run("count", text_file, "-o", tmp_path / "a.counts")
+    done = run("count", tmp_path / "a.corpus", "-o", tmp_path / "b.counts", "--dask", "local", "-j", "2")
+    assert done.returncode == 0, done.stderr
+    names = sorted(p.name for p in (tmp_path / "a.counts").iterdir())
+    assert [(tmp_path / "a.counts" / n).read_bytes() for n in names] == [
+        (tmp_path / "b.counts" / n).read_bytes() for n in names
+    ]
+
+
+def test_failures_are_one_sentence(text_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").touch()
+    (tmp_path / "dir").mkdir()
+    (tmp_path / "bad.jsonl").write_text('{"text": "ok"}\n{"body": "x"}\n')
+    (tmp_path / "bad.conllu").write_text("1\ta\n")
+    run("corpus", "build", text_file, "-o", tmp_path / "c")
+    out = ("-o", tmp_path / "out")
+    for arguments in [
+        ("corpus", "build", tmp_path / "nowhere.txt", *out),
+        ("corpus", "build", tmp_path / "*.nothing", *out),
+        ("corpus", "build", tmp_path / "dir", *out),
+        ("corpus", "build", tmp_path / "empty.txt", *out),
+        ("corpus", "build", tmp_path / "bad.jsonl", *out),
+        ("corpus", "build", tmp_path / "bad.conllu", *out),
+        ("corpus", "build", text_file, "-o", tmp_path / "c"),
+        ("corpus", "build", text_file, *out, "--keep-empty"),
+        ("corpus", "build", text_file, *out, "--vocabulary", tmp_path / "nowhere"),
+        ("corpus", "build", text_file, "-o", text_file / "below" / "a" / "file"),
+        ("corpus", "build", text_file, *out, "-j", "0"),
+        ("count", tmp_path / "dir", *out),
+        ("count", tmp_path / "c", text_file, *out),
+        ("count", tmp_path / "c", tmp_path / "c", *out),
+        ("count", tmp_path / "c", *out, "--memory", "10M"),
+        ("count", tmp_path / "c", *out, "--dask", "tcp://127.0.0.1:1"),
+        ("inspect", tmp_path / "dir"),
+        ("inspect", tmp_path / "nowhere"),
+    ]:
+        failed(run(*arguments))
+        assert not (tmp_path / "out").exists()
+
+
+def test_places_in_the_messages(tmp_path: Path) -> None:
+    (tmp_path / "bad.jsonl").write_text('{"text": "ok"}\n{"body": "x"}\n')
+    assert "line 2" in failed(run("corpus", "build", tmp_path / "bad.jsonl", "-o", tmp_path / "c"))
+
+
+def test_verify_tells_the_damaged_from_the_whole(text_file: Path, tmp_path: Path) -> None:
+    run("corpus", "build", text_file, "-o", tmp_path / "a")
+    run("corpus", "build", text_file, "-o", tmp_path / "b")
+    raw = bytearray((tmp_path / "b" / "tokens.bin").read_bytes())
+    raw[0] ^= 1
+    (tmp_path / "b" / "tokens.bin").write_bytes(raw)
+    done = run("verify", tmp_path / "a", tmp_path / "b")
+    assert done.returncode == 1 and "a: whole" in done.stdout and "tokens.bin" in done.stderr
+    assert json.loads(run("verify", tmp_path / "a", tmp_path / "b", "--json").stdout)["whole"] is False
+    assert "tokens.bin" in failed(run("count", tmp_path / "b", "-o", tmp_path / "n"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("corpus", "build"),
+        ("corpus", "build", "x.txt"),
+        ("nonsense",),
+        ("count", "x", "-o", "y", "--lags", "0"),
+        ("count", "x", "-o", "y", "--memory", "lots"),
+        ("corpus", "build", "x", "-o", "y", "--vocab-size", "-3"),
+        ("count", "x", "-o", "y", "--tls-ca", "z"),
+    ],
+)
+def test_bad_usage_is_2(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    failed(run(*arguments), 2)
+
+
+def test_help_and_version() -> None:
+    done = run("--help")
+    assert done.returncode == 0
+    for verb in ("corpus", "count", "inspect", "verify", "demo"):
+        assert f"  {verb} " in done.stdout
+        assert run(verb, "--help").returncode == 0
+    assert run("--version").stdout.startswith("undertow, version 0")
+
+
+def test_help_loads_nothing_heavy() -> None:
+    """What makes --help quick: none of the slow packages is imported (the time itself is in benchmarks/)."""
+    code = (
+        "import sys, undertow.cli.main as m\n"
+        "try:\n    m.main(['--help'])\nexcept SystemExit:\n    pass\n"
+        "print(sorted({'numpy', 'scipy', 'numba', 'safetensors', 'dask', 'sklearn', 'tqdm'} & sys.modules.keys()), "
+        "file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert done.stderr.strip() == "[]"
+
+
+def test_a_closed_pipe_is_no_error(text_file: Path, tmp_path: Path) -> None:
+    run("corpus", "build", text_file, "-o", tmp_path / "c")
+    command = f"{sys.executable} -m undertow.cli.main inspect {tmp_path / 'c'} | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, check=False, text=True)
+    assert done.returncode == 0 and done.stderr == ""
+
+
+def test_ctrl_c_leaves_a_state_that_goes_on(tmp_path: Path) -> None:
+    """The reader waits on a pipe with parts behind it; Ctrl-C; the same command takes the parts over."""
+    first, rest = (TEXT * 500).encode(), b"The last line.\n"
+    arguments = [
+        sys.executable,
+        "-m",
+        "undertow.cli.main",
+        "corpus",
+        "build",
+        "-",
+        "-o",
+        str(tmp_path / "c"),
+        "-j",
+        "1",
+    ]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin and process.stderr
+        process.stdin.write(first * 3)
+        process.stdin.flush()
+        deadline = time.monotonic() + 60
+        while not list((tmp_path / "c.partial").glob("part-*")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.5)
+        for _ in range(3):  # Python drops an interrupt that falls into a finaliser; a person would press again
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(timeout=10)
+                break
+            except subprocess.TimeoutExpired:
+                continue
+        assert process.returncode == 1
+        stderr = process.stderr.read().decode()
+    assert stderr.startswith("undertow: Interrupted") and "Traceback" not in stderr and not (tmp_path / "c").exists()
+    done = run("corpus", "build", "-", "-o", tmp_path / "c", "-j", "1", "--json", stdin=first * 3 + rest)
+    assert json.loads(done.stdout)["parts_resumed"].startswith(("1 of", "2 of"))
+
+
+def test_an_unexpected_fault_is_still_one_sentence(monkeypatch, capsys) -> None:
+    from undertow.cli import main as module
+
+    def broken(*_: object) -> None:
+        raise KeyError("a\nb")
+
+    monkeypatch.setattr(module.cli, "make_context", broken)
+    with pytest.raises(SystemExit) as e:
+        module.main([])
+    assert e.value.code == 1
+    out = capsys.readouterr().err
+    assert out.count("\n") == 1 and "fault in undertow" in out and "Traceback" not in out
+
+
+def test_demo_ends_in_a_page(tmp_path: Path) -> None:
+    done = run("demo", "-o", tmp_path / "d")
+    assert done.returncode == 0 and "Open " in done.stdout and "bank" in done.stdout
+    assert (tmp_path / "d" / "index.html").read_text().startswith("<!doctype html>")
+    assert run("demo", "-o", tmp_path / "d", "--json").returncode == 0  # twice is fine
+    assert run("verify", tmp_path / "d" / "demo.corpus", tmp_path / "d" / "demo.counts").returncode == 0

@@ -1,0 +1,19 @@
+"""What every test shares: where the real data is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder of real data; tests that need it are skipped where it is absent."""
+    path = Path(os.environ.get("UNDERTOW_DATA", REPO.parent / "shared" / "data"))
+    if not path.is_dir():
+        pytest.skip(reason="no real data: set UNDERTOW_DATA")
+    return path

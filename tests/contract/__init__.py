@@ -1,0 +1,1 @@
+"""One list of checks that every estimator goes through."""

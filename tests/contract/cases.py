@@ -1,0 +1,53 @@
+"""The estimators that go through the contract, each with a small configuration and what it can do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from contract.reference import DeletedInterpolation
+
+SENTENCES = [
+    s.split()
+    for s in [
+        "the river runs under the old bridge",
+        "the bank of the river is wide",
+        "she went to the bank to save her money",
+        "the old man sat by the river",
+        "money in the bank is safe",
+        "a wide river runs to the sea",
+        "the sea is old and wide",
+        "he ran over the bridge to the sea",
+    ]
+]
+OTHER_SENTENCES = [s.split() for s in ["rain fell on the town", "the town slept", "rain again and again"]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One estimator under the contract. `make(**params)` gives an unfitted small one, seeded unless told."""
+
+    name: str
+    make: Callable[..., Any]
+    data: list[Any] = field(default_factory=lambda: SENTENCES)  # what fit takes; a list, so it can be replayed
+    other_data: list[Any] = field(default_factory=lambda: OTHER_SENTENCES)
+    fits_sentences: bool = True  # token lists and Corpus; otherwise `data` is a table of events
+    has_transform: bool = True
+    has_score: bool = True
+    uses_randomness: bool = True  # different seeds give different models
+
+    def fitted(self, **params: Any) -> Any:
+        model = self.make(**params)
+        model.fit(self.data)  # not chained: what fit returns has its own check
+        return model
+
+
+def small(model_class: Callable[..., Any], **params: Any) -> Callable[..., Any]:
+    """A constructor with other defaults, which a check may override."""
+    return lambda **changed: model_class(**(params | changed))
+
+
+CASES = [
+    Case("deleted-interpolation", small(DeletedInterpolation, n_iter=4, random_state=0)),
+]

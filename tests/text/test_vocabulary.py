@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sentences import is_one_sentence
+from undertow import Vocabulary
+from undertow.errors import FormatError, InputError
+
+WORDS = st.text(min_size=1, max_size=8).filter(
+    lambda w: min(w) > " " and "\x7f" not in w and w.encode("utf-8", "ignore").decode() == w
+)
+
+
+def test_order_is_unknown_then_falling_count_then_code_point() -> None:
+    v = Vocabulary.from_counts({"b": 2, "a": 2, "z": 9, "ä": 2})
+    assert v.words == ("<unk>", "z", "a", "b", "ä")
+    assert v.counts.tolist() == [0, 9, 2, 2, 2]
+
+
+def test_size_counts_the_special_words_and_the_rest_goes_to_unknown() -> None:
+    v = Vocabulary.from_counts({"a": 5, "b": 3, "c": 1}, size=3)
+    assert v.words == ("<unk>", "a", "b")
+    assert v.counts.tolist() == [1, 5, 3]
+
+
+def test_a_size_above_the_types_keeps_them_all() -> None:
+    assert len(Vocabulary.from_counts({"a": 1, "b": 1}, size=1000)) == 3
+
+
+def test_min_count() -> None:
+    v = Vocabulary.from_counts({"a": 5, "b": 1}, min_count=2)
+    assert v.words == ("<unk>", "a") and v.counts[0] == 1
+
+
+def test_words_spelled_like_special_words_are_special() -> None:
+    v = Vocabulary.from_counts({"<unk>": 4, "<eos>": 2, "a": 1}, boundary="<eos>")
+    assert v.words == ("<unk>", "<eos>", "a") and v.counts.tolist() == [4, 2, 1]
+    assert (v.unknown_id, v.boundary_id, v.boundary) == (0, 1, "<eos>")
+
+
+def test_id_encode_decode() -> None:
+    v = Vocabulary.from_counts({"a": 2, "b": 1})
+    assert v.id("a") == 1 and v.id("nowhere") == v.unknown_id and "nowhere" not in v
+    assert v.encode(["b", "x", "a"]).tolist() == [2, 0, 1] and v.encode([]).dtype == np.uint32
+    assert v.decode(v.encode(["b", "x"])) == ["b", "<unk>"]
+
+
+def test_it_cannot_be_changed() -> None:
+    v = Vocabulary.from_counts({"a": 2})
+    with pytest.raises(ValueError):
+        v.counts[0] = 7
+    with pytest.raises(AttributeError):
+        v.words = ()  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("word", ["a b", "a\nb", "", "\t", "a\x00", "a\rb", "\ud800"])
+def test_words_that_would_break_a_file_are_refused(word: str) -> None:
+    with pytest.raises(InputError) as e:
+        Vocabulary.from_counts({word: 1})
+    assert is_one_sentence(str(e.value))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"size": 1}, {"size": 0}, {"min_count": 0}, {"boundary": "<unk>"}, {"boundary": "a b"}],
+)
+def test_impossible_choices_are_refused(arguments: dict[str, object]) -> None:
+    with pytest.raises(InputError) as e:
+        Vocabulary.from_counts({"a": 1}, **arguments)  # type: ignore[arg-type]
+    assert is_one_sentence(str(e.value))
+
+
+@given(st.dictionaries(WORDS, st.integers(1, 2**40), max_size=20), st.booleans())
+def test_write_and_read_give_the_same_back(tmp_path_factory, counts: dict[str, int], boundary: bool) -> None:
+    path = tmp_path_factory.mktemp("v") / "vocabulary.txt"
+    v = Vocabulary.from_counts(counts, boundary="</s>" if boundary else None)
+    v.write(path)
+    back = Vocabulary.read(path)
+    assert back == v and back.counts.tolist() == v.counts.tolist() and back.boundary == v.boundary
+    assert back.fingerprint() == v.fingerprint()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "a\t1\n", "<unk>\t1\tunknown", "<unk>\tx\tunknown\n", "<unk>\t1\tunknown\na b\t1\n",
+        "<unk>\t1\tunknown\na\t1\na\t1\n", "<unk>\t1\tunknown\na\t-1\n",
+        "<unk>\t1\tunknown\na\t1\tboundary\nb\t1\tboundary\n",
+        "<unk>\t1\tunknown\na\t" + "9" * 30 + "\n",
+    ],
+)  # fmt: skip
+def test_damaged_files_are_refused(tmp_path, text: str) -> None:
+    path = tmp_path / "vocabulary.txt"
+    path.write_text(text)
+    with pytest.raises(FormatError) as e:
+        Vocabulary.read(path)
+    assert is_one_sentence(str(e.value))
+
+
+def test_invalid_utf8_is_refused(tmp_path) -> None:
+    path = tmp_path / "vocabulary.txt"
+    path.write_bytes(b"<unk>\t1\tunknown\n\xff\t1\n")
+    with pytest.raises(FormatError, match="byte 16"):
+        Vocabulary.read(path)
