@@ -22,8 +22,12 @@ ARROWS = {
     "storage": {"errors", "files", "models", "text", "tensor_file", "undertow"},
     "results": {"errors", "progress", "models", "text"},
     "view": {"errors", "files", "models", "text", "results"},
-    "cli": {"errors", "progress", "files", "engine", "models", "text", "storage", "results", "view", "undertow"},
-    "undertow": {"text", "storage"},
+    "adapters": {"errors", "files", "models", "text"},
+    "cli": {
+        *("errors", "progress", "files", "engine", "models", "text", "storage", "results", "view", "adapters"),
+        "undertow",
+    },
+    "undertow": {"text", "models", "storage"},
 }
 # Third-party packages a room may use, where that is a promise
 OUTSIDE = {

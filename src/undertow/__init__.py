@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from undertow.models.lds import LDS
     from undertow.storage import load_model as load
     from undertow.text.corpus import Corpus
     from undertow.text.lag_counts import LagCounts
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 # Loaded on first use: `undertow --help` must not wait for SciPy and Numba.
 _WHERE = {
+    "LDS": ("undertow.models.lds", "LDS"),
     "Corpus": ("undertow.text.corpus", "Corpus"),
     "LagCounts": ("undertow.text.lag_counts", "LagCounts"),
     "Tokenizer": ("undertow.text.tokenizer", "Tokenizer"),
@@ -23,7 +25,7 @@ _WHERE = {
     "load": ("undertow.storage", "load_model"),
 }
 
-__all__ = ["Corpus", "LagCounts", "Tokenizer", "Vocabulary", "__version__", "load"]
+__all__ = ["LDS", "Corpus", "LagCounts", "Tokenizer", "Vocabulary", "__version__", "load"]
 
 
 def __getattr__(name: str) -> Any:

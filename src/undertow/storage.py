@@ -46,7 +46,7 @@ from undertow.text.vocabulary import Vocabulary
 CONFIG, TENSORS, VOCABULARY, CARD = "config.json", "model.safetensors", "vocabulary.txt", "README.md"
 
 # Where each kind lives, "module:class", imported only when a directory asks for it: one line a model.
-_MODULES: dict[str, str] = {}
+_MODULES: dict[str, str] = {"lds": "undertow.models.lds:LDS"}
 _REGISTERED: dict[str, type[Estimator]] = {}
 
 _CONFIG_TYPES: dict[str, type | tuple[type, ...]] = {
@@ -107,6 +107,15 @@ def save_model(model: Estimator, path: str | os.PathLike[str], overwrite: bool =
             files = describe_files(ready, _file_names(state.n_words))
             write_json(ready / CONFIG, config | {"files": files})
             install_directory(ready, target, overwrite=overwrite)
+
+
+def check_target(path: str | os.PathLike[str], overwrite: bool = False) -> None:
+    """Refuse at once, not after hours of fitting, a place where `save_model` could not write."""
+    target = _as_path(path)
+    _check_replaceable(target, overwrite)
+    room = next(p for p in target.parents if p.exists())
+    if not room.is_dir() or not os.access(room, os.W_OK):
+        raise InputError(f"{target} cannot be written ({room} is no directory to write to): give another place.")
 
 
 def load_model(path: str | os.PathLike[str], verify: bool = True) -> Estimator:

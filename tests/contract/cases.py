@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from contract.reference import DeletedInterpolation
+from undertow import LDS
 
 SENTENCES = [
     s.split()
@@ -50,4 +51,5 @@ def small(model_class: Callable[..., Any], **params: Any) -> Callable[..., Any]:
 
 CASES = [
     Case("deleted-interpolation", small(DeletedInterpolation, n_iter=4, random_state=0)),
+    Case("lds", small(LDS, n_components=3, n_iter=3, n_full=1, lags=3, ssid_lags=2, kappa=1.0, random_state=0)),
 ]

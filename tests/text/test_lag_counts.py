@@ -325,6 +325,14 @@ def test_refusals(tmp_path: Path) -> None:
         counts + 3  # type: ignore[operator]
 
 
+def test_an_id_outside_the_vocabulary_is_refused() -> None:
+    good = Corpus.from_sentences([["a", "b"]])
+    bad = Corpus(np.array([1, 9], dtype=np.uint32), good.offsets, good.vocabulary)
+    with pytest.raises(FormatError) as e:
+        LagCounts.from_corpus(bad)
+    assert is_one_sentence(str(e.value))
+
+
 def test_lags_longer_than_every_sentence_give_empty_matrices() -> None:
     counts = LagCounts.from_corpus(Corpus.from_sentences([["a", "b"], ["c"]]), lags=200)
     assert [counts.nnz(k) for k in (1, 2, 200)] == [1, 0, 0] and counts.matrix(200).shape == (4, 4)

@@ -371,6 +371,10 @@ def _read_run(shard: CountShard) -> Run:
     else:
         assert source.ids is not None and source.offsets is not None
         tokens, offsets = np.array(source.ids[begin : shard.stop]), source.offsets
+    if len(tokens) and int(tokens.max()) >= shard.n_words:
+        raise FormatError(
+            "A token of the corpus has an id outside its vocabulary: verify the corpus and build it again."
+        )
     if shard.across:
         starts = np.zeros(1 if begin == 0 else 0, dtype=np.int64)
     else:

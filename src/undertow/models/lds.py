@@ -1,0 +1,454 @@
+"""The linear dynamical system of text: token vectors in context from one pass over the text.
+
+A hidden state moves linearly and emits whitened words (`lds_params`). It is fitted to pair counts: subspace
+identification (`ssid`), then EM from lagged moments (`asos`), within a reduced basis first and over the whole
+vocabulary to finish. After the counting, neither costs anything in tokens.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from undertow.engine import Engine, count_workers
+from undertow.errors import InputError
+from undertow.kernels.gaussian_chain import (
+    exact_gains,
+    filter_only,
+    posterior_covariances,
+    smooth,
+    smooth_exact,
+    whiten_and_normalise,
+)
+from undertow.kernels.gaussian_chain_stream import ChainStream
+from undertow.kernels.linalg import doubling_powers, solve_lyapunov, sqrt_and_inverse, symmetrize
+from undertow.kernels.moments import Moments, reduce_moments, text_moments
+from undertow.models import lds_queries
+from undertow.models.asos import (
+    Iteration,
+    LikelihoodWarning,
+    e_step,
+    fit_asos,
+    from_basis,
+    into_basis,
+    reduced_basis,
+)
+from undertow.models.base import (
+    Estimator,
+    InterruptedFitWarning,
+    SavedState,
+    TensorSpec,
+    TrainingEvent,
+    as_corpus,
+    check_callbacks,
+    check_random_state,
+    encode_sentences,
+)
+from undertow.models.lds_params import LDSParams, steady_state
+from undertow.models.ssid import identify, random_start
+from undertow.text.corpus import Corpus
+from undertow.text.lag_counts import LagCounts
+from undertow.text.vocabulary import Vocabulary
+
+VIEWS = ("type", "filter", "smooth", "features")
+Vectors = npt.NDArray[np.float32]
+
+
+class Transition(NamedTuple):
+    """Words that lead into others: the strongest steps the hidden state takes."""
+
+    strength: float  # canonical correlation of the step, at most 1
+    before: list[str]
+    after: list[str]
+
+
+class Neighbor(NamedTuple):
+    word: str
+    cosine: float
+
+
+class LDS(Estimator):
+    """A Gaussian linear dynamical system fitted to pair counts.
+
+    n_components: width h of the state. n_iter: EM iterations within the reduced basis; n_full: over the whole
+    vocabulary after them. lags: horizon of the moments. ssid_lags: of subspace identification, at most (lags + 1) / 2. kappa:
+    smoothing, in pseudo-counts a word; noise: "dropout" (rare words turn into the unknown word) or "uniform". init:
+    "ssid" or "random". basis: columns of the reduced basis as a multiple of n_components. min_count: words seen less
+    often are left out of transitions and neighbours.
+    """
+
+    kind = "lds"
+
+    def __init__(
+        self,
+        n_components: int = 200,
+        *,
+        n_iter: int = 50,
+        n_full: int = 2,
+        lags: int = 7,
+        ssid_lags: int = 4,
+        kappa: float = 300.0,
+        noise: str = "dropout",
+        init: str = "ssid",
+        update_Q: bool = True,
+        basis: float = 5.0,
+        min_count: int = 20,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        callbacks: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.n_iter = n_iter
+        self.n_full = n_full
+        self.lags = lags
+        self.ssid_lags = ssid_lags
+        self.kappa = kappa
+        self.noise = noise
+        self.init = init
+        self.update_Q = update_Q
+        self.basis = basis
+        self.min_count = min_count
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.callbacks = callbacks
+
+    def _check_params(self) -> None:
+        super()._check_params()
+        least = {"n_components": 1, "n_iter": 0, "n_full": 0, "lags": 1, "ssid_lags": 1, "min_count": 0}
+        for name, low in least.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
+                raise InputError(f"LDS: {name}={value!r} must be a whole number, at least {low}.")
+        if self.init not in ("ssid", "random"):
+            raise InputError(f"LDS: init={self.init!r} must be 'ssid' or 'random'.")
+        if self.init == "ssid" and 2 * self.ssid_lags - 1 > self.lags:
+            raise InputError(
+                f"LDS: ssid_lags={self.ssid_lags} needs lags={2 * self.ssid_lags - 1} or more, not {self.lags}."
+            )
+        if not self.basis >= 1:
+            raise InputError(f"LDS: basis={self.basis} must be at least 1.")
+        count_workers(self.n_jobs)
+
+    # --- fitting ----------------------------------------------------------------------------------------
+
+    def fit(
+        self, X: Corpus | LagCounts | Iterable[Sequence[str]], y: Any = None, *, engine: Engine | None = None
+    ) -> Self:
+        """Fit to a Corpus, an iterable of token lists, or LagCounts; `engine` takes the counting to a cluster."""
+        self._check_params()
+        counts = self._count(X, engine)
+        rng = check_random_state(self.random_state)
+        moments = self._moments(counts)
+        params = (
+            identify(moments, self.n_components, rng, ssid_lags=self.ssid_lags)
+            if self.init == "ssid"
+            else (random_start(moments, self.n_components, rng))
+        )
+        self._finish(*self._em(moments, params), counts.vocabulary)
+        self._counts = counts
+        return self
+
+    def partial_fit(
+        self, X: Corpus | LagCounts | Iterable[Sequence[str]], y: Any = None, *, engine: Engine | None = None
+    ) -> Self:
+        """Add the counts of more text over the same words, and go on with EM from the parameters at hand."""
+        if not self.__sklearn_is_fitted__():
+            return self.fit(X, engine=engine)
+        self._check_params()
+        if "_counts" not in vars(self):
+            raise InputError(
+                "A loaded LDS does not hold the counts of its text: add the counts yourself and fit again."
+            )
+        if not isinstance(X, Corpus | LagCounts):
+            X = Corpus.from_sentences(X, vocabulary=self.vocabulary_)
+        counts = self._counts + self._count(X, engine)
+        moments = self._moments(counts)
+        old = self.params_
+        # C in words is √μ_i C_i, whatever the whitening; the old one is the start under the new frequencies
+        scale = np.sqrt(np.divide(old.mu, moments.mu, out=np.zeros_like(old.mu), where=moments.mu > 0))
+        start = old._replace(C=moments.project(scale[:, None] * old.C), mu=moments.mu)
+        self._finish(*self._em(moments, start), counts.vocabulary)
+        self._counts = counts
+        return self
+
+    def _count(self, X: Any, engine: Engine | None) -> LagCounts:
+        if not isinstance(X, LagCounts):
+            return LagCounts.from_corpus(as_corpus(X), lags=self.lags, n_jobs=self.n_jobs, engine=engine)
+        if X.lags < self.lags:
+            raise InputError(
+                f"LDS: lags={self.lags} need counts of as many lags, and these have {X.lags}: count again."
+            )
+        return X
+
+    def _moments(self, counts: LagCounts) -> Moments:
+        return text_moments(
+            counts.vocabulary.counts,
+            (counts.matrix(k) for k in range(1, self.lags + 1)),
+            kappa=self.kappa,
+            noise=self.noise,  # type: ignore[arg-type]  # checked there, with a sentence
+            unknown=counts.vocabulary.unknown_id,
+            n_threads=count_workers(self.n_jobs),
+        )
+
+    def _em(self, moments: Moments, params: LDSParams) -> tuple[LDSParams, list[float], npt.NDArray[np.float64]]:
+        """Reduced iterations, then full ones; the parameters, the likelihoods, and E[ss'] for whitening."""
+        callbacks = check_callbacks(self.callbacks)
+        began = time.perf_counter()
+        n_iter = self.n_iter + self.n_full
+        history: list[float] = []
+        latest = params
+
+        def watch(iteration: Iteration, now: LDSParams) -> None:
+            nonlocal latest
+            latest = now
+            if iteration.number == 0 and n_iter > 0:
+                return  # the start is no iteration, unless there is nothing else
+            history.append(iteration.log_likelihood)
+            event = TrainingEvent(len(history), max(n_iter, 1), history[-1], time.perf_counter() - began)
+            for callback in callbacks:
+                callback(event)
+
+        basis = None
+        try:
+            if self.n_iter:
+                extra = round((self.basis - 1) * self.n_components)
+                basis = reduced_basis(moments, params, extra)
+                small = into_basis(params, basis)
+                reduced = reduce_moments(moments, basis)
+                params = from_basis(
+                    fit_asos(reduced, small, self.n_iter, update_Q=self.update_Q, callback=watch)[0], basis
+                )
+                basis = None
+                latest = params
+            if self.n_full or not history:
+                params, _ = fit_asos(moments, params, self.n_full, update_Q=self.update_Q, callback=watch)
+        except KeyboardInterrupt:
+            if not history:
+                raise
+            params = latest if basis is None else from_basis(latest, basis)
+            warnings.warn(
+                f"Interrupted after {len(history)} iterations; the last finished one is kept.",
+                InterruptedFitWarning,
+                stacklevel=3,
+            )
+        params = params._replace(C=moments.project(params.C))
+        stats = e_step(moments, params)
+        return params, history, symmetrize(stats.E_xxT - steady_state(params).V_s)
+
+    def _finish(
+        self, params: LDSParams, history: list[float], state_moment: npt.NDArray[np.float64], vocabulary: Vocabulary
+    ) -> None:
+        """Set the fitted attributes, all at once."""
+        self.params_ = params
+        self.state_moment_ = state_moment
+        self.vocabulary_ = vocabulary
+        self.history_ = history
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """What every query needs and the parameters give."""
+        C, mu = self.params_.C, self.params_.mu
+        self._steady = steady_state(self.params_)
+        scale = np.divide(1.0, np.sqrt(mu), out=np.zeros_like(mu), where=mu > 0)
+        rows = (scale[:, None] * C).astype(np.float32)  # C_i/√μ_i
+        self._rows = rows
+        self._table = rows @ self._steady.K_c.T.astype(np.float32)  # what a word adds to the state
+        self._whiten = sqrt_and_inverse(self.state_moment_)[1]
+        self._stationary = symmetrize(solve_lyapunov(doubling_powers(self.params_.A), self.params_.Q))
+
+    # --- token vectors ----------------------------------------------------------------------------------
+
+    def transform(
+        self, X: Corpus | Iterable[Sequence[str]], view: str = "features", *, exact: bool = False
+    ) -> list[Vectors]:
+        """One float32 array (n_tokens, d) a sentence, whitened and on the unit sphere.
+
+        view: "type" is the word alone, "filter" the word and what came before, "smooth" the whole sentence, "features"
+        type and smooth side by side. A word outside the vocabulary is a missing observation and gets its vector from
+        the context; its type is that of the unknown word. `exact` takes the gains of each place in the sentence instead
+        of the steady ones.
+        """
+        self._check_fitted()
+        if view not in VIEWS:
+            raise InputError(f"view={view!r} must be one of {', '.join(VIEWS)}.")
+        ids, offsets = self._flat(X)
+        parts = []
+        if view in ("type", "features"):
+            parts.append(self._coordinates(self._table)[ids])
+        if view in ("filter", "smooth", "features"):
+            parts.append(self._coordinates(self._states(ids, offsets, view == "filter", exact)))
+        out = np.concatenate(parts, axis=1)
+        return [out[a:b] for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
+
+    def _flat(self, X: Any) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+        sentences = encode_sentences(self.vocabulary_, X)
+        offsets = np.concatenate(([0], np.cumsum([len(s) for s in sentences]))).astype(np.int64)
+        ids = np.concatenate(sentences) if sentences else np.empty(0, dtype=np.uint32)
+        return ids, offsets
+
+    def _coordinates(self, vectors: Vectors) -> Vectors:
+        return whiten_and_normalise(vectors, self._whiten)
+
+    def _states(self, ids: Any, offsets: Any, filtered: bool, exact: bool) -> Vectors:
+        A, s = self.params_.A, self._steady
+        missing = ids == self.vocabulary_.unknown_id
+        if exact:
+            gains = exact_gains(A, self.params_.Q, s.N, self.params_.M, self._stationary)
+            both = smooth_exact(ids, offsets, missing, self._rows, gains)
+            return both[0] if filtered else both[1]
+        if filtered:
+            return filter_only(ids, offsets, missing, self._table, A, s.H)
+        return smooth(ids, offsets, missing, self._table, A, s.H, s.J, s.P)[1]
+
+    def posterior_covariance(self, sentence: Sequence[str]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Filtered and smoothed covariances (n_tokens, h, h) of the state; of the words only the unknown ones matter."""
+        self._check_fitted()
+        ids, _ = self._flat([sentence])
+        missing = ids == self.vocabulary_.unknown_id
+        p = self.params_
+        return posterior_covariances(missing, p.A, p.Q, self._steady.N, p.M, self._stationary)
+
+    def stream(self, delay: int = 5) -> TokenStream:
+        """An object that takes tokens one at a time; see `TokenStream`."""
+        self._check_fitted()
+        return TokenStream(self, delay)
+
+    # --- as a language model ----------------------------------------------------------------------------
+
+    def log_probabilities(self, X: Corpus | Iterable[Sequence[str]]) -> list[npt.NDArray[np.float64]]:
+        """log p(token | tokens before it in its sentence), one array a sentence; unknown words are all one word."""
+        self._check_fitted()
+        ids, offsets = self._flat(X)
+        missing = ids == self.vocabulary_.unknown_id
+        filtered = filter_only(ids, offsets, missing, self._table, self.params_.A, self._steady.H)
+        lm = lds_queries.language_model(self.params_.C, self.params_.mu)
+        out = lds_queries.log_probabilities(lm, lds_queries.predicted_states(filtered, offsets, self.params_.A), ids)
+        return [out[a:b] for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
+
+    def score(self, X: Corpus | Iterable[Sequence[str]], y: Any = None) -> float:
+        """Mean log-probability of a token as a language model; the likelihood in history_ is another density."""
+        parts = self.log_probabilities(X)
+        n_tokens = sum(len(p) for p in parts)
+        if n_tokens == 0:
+            raise InputError("There is no token to score: give at least one.")
+        return float(np.sum(np.concatenate(parts)) / n_tokens)
+
+    def perplexity(self, X: Corpus | Iterable[Sequence[str]]) -> float:
+        return float(np.exp(-self.score(X)))
+
+    # --- words ------------------------------------------------------------------------------------------
+
+    def word_vectors(self, view: str = "type") -> Vectors:
+        """(V, h) whitened unit vectors of the words: as "type" in transform, or ("smooth") their mean smoothed states."""
+        self._check_fitted()
+        if view not in ("type", "smooth"):
+            raise InputError(f"view={view!r} must be 'type' or 'smooth'.")
+        # at EM's fixed point E[s | word i] = E[xx'] C_i/√μ_i
+        vectors = self._table if view == "type" else self._rows @ self.params_.M.T.astype(np.float32)
+        return self._coordinates(vectors)
+
+    def neighbors(self, word: str | Sequence[str], n: int = 10, *, position: int | None = None) -> list[Neighbor]:
+        """The words most like a word; or, with a sentence and a position in it, most like that token in its context."""
+        self._check_fitted()
+        if isinstance(word, str):
+            if position is not None:
+                raise InputError("position goes with a sentence, a list of tokens; a word alone has none.")
+            if word not in self.vocabulary_:
+                raise InputError(f"The word {word!r} is not in the vocabulary.")
+            itself = self.vocabulary_.id(word)
+            vectors = self.word_vectors("type")
+            query = vectors[itself]
+        else:
+            tokens = list(word)
+            if position is None or not -len(tokens) <= position < len(tokens):
+                raise InputError(f"Give the position of the token: 0 to {len(tokens) - 1}.")
+            itself = self.vocabulary_.id(tokens[position])
+            vectors = self.word_vectors("smooth")
+            query = self.transform([tokens], "smooth")[0][position]
+        allowed = self._frequent()
+        allowed[itself] = False
+        best, cosines = lds_queries.nearest(vectors, query, n, allowed)
+        return [Neighbor(self.vocabulary_.words[i], float(c)) for i, c in zip(best, cosines, strict=True)]
+
+    def transitions(self, n: int = 10, *, n_words: int = 5) -> list[Transition]:
+        """The n strongest transitions, each as the words it leads from and to (Table 1 of the paper)."""
+        self._check_fitted()
+        after, strengths, before = lds_queries.transition_directions(self.params_.A, self._stationary, n)
+        out = []
+        allowed = self._frequent()
+        words = self.vocabulary_.words
+        C, mu = self.params_.C, self.params_.mu
+        tails = []
+        for directions in (before, after):
+            scores = lds_queries.word_scores(C, mu, self._stationary, directions)
+            tails.append(np.where(allowed[:, None], scores, -np.inf))
+        for d, strength in enumerate(strengths.tolist()):
+            # a singular pair has no sign: take the one whose words stand out more
+            ends = [np.argsort(-tail[:, d], kind="stable")[:n_words] for tail in tails]
+            out.append(Transition(strength, *([words[i] for i in end] for end in ends)))
+        return out
+
+    def _frequent(self) -> npt.NDArray[np.bool_]:
+        """Words seen often enough to speak of, the special ones left out."""
+        vocabulary = self.vocabulary_
+        allowed = vocabulary.counts >= min(self.min_count, int(vocabulary.counts.max()))
+        allowed[vocabulary.unknown_id] = False
+        if vocabulary.boundary_id is not None:
+            allowed[vocabulary.boundary_id] = False
+        return allowed
+
+    # --- saving -----------------------------------------------------------------------------------------
+
+    @classmethod
+    def _tensor_spec(cls, state: SavedState) -> dict[str, TensorSpec]:
+        h, V = state.fitted["n_components"], state.n_words
+        assert V is not None
+        square = TensorSpec("float64", (h, h))
+        return {
+            "A": square,
+            "C": TensorSpec("float64", (V, h)),
+            "M": square,
+            "Q": square,
+            "mu": TensorSpec("float64", (V,)),
+            "state_moment": square,
+        }
+
+    def _tensors(self) -> dict[str, npt.NDArray[Any]]:
+        return {**self.params_._asdict(), "state_moment": self.state_moment_}
+
+    def _fitted_scalars(self) -> dict[str, Any]:
+        return {"n_components": self.params_.n_components}
+
+    def _restore(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
+        self.params_ = LDSParams(**{name: tensors[name] for name in LDSParams._fields})
+        self.state_moment_ = tensors["state_moment"]
+        self._prepare()
+
+
+class TokenStream:
+    """Tokens one at a time: `push` gives the filtered vector of the token at once and the smoothed one of the token
+    `delay` tokens before; `flush` ends the sentence and gives the smoothed vectors still due. Coordinates are those of
+    `transform`."""
+
+    def __init__(self, model: LDS, delay: int) -> None:
+        s = model._steady
+        self._model = model
+        self._chain = ChainStream(model.params_.A, s.H, s.J, s.P, model._table, delay=delay)
+
+    def push(self, token: str) -> tuple[Vectors, Vectors | None]:
+        vocabulary = self._model.vocabulary_
+        token_id = vocabulary.id(token)
+        filtered, smoothed = self._chain.push(None if token_id == vocabulary.unknown_id else token_id)
+        first = self._model._coordinates(filtered[None])[0]
+        return first, None if smoothed is None else self._model._coordinates(smoothed[None])[0]
+
+    def flush(self) -> Vectors:
+        return self._model._coordinates(self._chain.flush())
+
+
+__all__ = ["LDS", "LikelihoodWarning", "Neighbor", "TokenStream", "Transition"]

@@ -1,0 +1,84 @@
+"""What a fitted linear dynamical system answers, as functions of its arrays: next words, transitions, likeness."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertow.kernels.linalg import Matrix, sqrt_and_inverse
+
+Floats = NDArray[np.float32]
+
+FLOOR = 0.1  # δ: no word's probability falls below this share of its frequency (lds.md §4)
+ESCAPE = 1e-6  # shared by all words, so that none is impossible
+BATCH_NUMBERS = 1 << 25  # tokens × words held at once: 128 MB of float32
+
+
+class LinearLM(NamedTuple):
+    """p(i | past) ∝ max(μ_i + √μ_i C_i·p_t, δμ_i) with p_t = A m_{t−1}: a language model read off the linear one."""
+
+    loading: Floats  # (h, V) √μ_i C_i
+    mu: Floats  # (V,)
+
+
+def language_model(C: Matrix, mu: NDArray[np.float64]) -> LinearLM:
+    return LinearLM(np.ascontiguousarray((np.sqrt(mu)[:, None] * C).T, dtype=np.float32), mu.astype(np.float32))
+
+
+def next_word_probabilities(lm: LinearLM, predicted: Floats) -> Floats:
+    """(B, V) distributions after predicted states (B, h)."""
+    p = predicted @ lm.loading
+    p += lm.mu
+    np.maximum(p, FLOOR * lm.mu, out=p)
+    p *= (1 - ESCAPE) / p.sum(axis=1, dtype=np.float64, keepdims=True).astype(np.float32)
+    p += np.float32(ESCAPE / p.shape[1])
+    return p
+
+
+def log_probabilities(lm: LinearLM, predicted: Floats, ids: NDArray[Any]) -> NDArray[np.float64]:
+    """log p of each token given the state predicted for it, a batch of tokens at a time."""
+    out = np.empty(len(ids))
+    batch = max(1, BATCH_NUMBERS // len(lm.mu))
+    for start in range(0, len(ids), batch):
+        here = slice(start, start + batch)
+        p = next_word_probabilities(lm, predicted[here])
+        out[here] = np.log(p[np.arange(len(p)), ids[here]].astype(np.float64))
+    return out
+
+
+def predicted_states(filtered: Floats, offsets: NDArray[np.int64], A: Matrix) -> Floats:
+    """p_t = A m_{t−1}; 0 at the start of a sentence."""
+    previous = np.zeros_like(filtered)
+    previous[1:] = filtered[:-1]
+    starts = offsets[:-1][np.diff(offsets) > 0]
+    previous[starts] = 0
+    out: Floats = previous @ A.T.astype(np.float32)
+    return out
+
+
+def transition_directions(A: Matrix, Pi: Matrix, n: int) -> tuple[Matrix, NDArray[np.float64], Matrix]:
+    """The n strongest transitions where E[xx'] = I: (to (h, n), canonical correlations (n,), from (h, n)).
+
+    Singular vectors of Π^{-½}AΠ^{½}, so the correlations are at most 1 (lds.md §6).
+    """
+    root, inverse = sqrt_and_inverse(Pi)
+    u, s, vt = np.linalg.svd(inverse @ A @ root)
+    return u[:, :n], s[:n], vt[:n].T
+
+
+def word_scores(C: Matrix, mu: NDArray[np.float64], Pi: Matrix, directions: Matrix) -> Matrix:
+    """μ_i^{-½}C_iΠ^{½}v: how far word i lies along each direction (V, n)."""
+    root, _ = sqrt_and_inverse(Pi)
+    scale = np.divide(1.0, np.sqrt(mu), out=np.zeros_like(mu), where=mu > 0)
+    out: Matrix = scale[:, None] * (C @ (root @ directions))
+    return out
+
+
+def nearest(vectors: Floats, query: Floats, n: int, allowed: NDArray[np.bool_]) -> tuple[NDArray[np.int64], Floats]:
+    """The n allowed rows of unit `vectors` with the largest cosine to a unit query, best first."""
+    cosines = np.where(allowed, vectors @ query, -np.inf)
+    n = min(n, int(allowed.sum()))
+    best = np.argsort(-cosines, kind="stable")[:n]
+    return best, cosines[best].astype(np.float32)

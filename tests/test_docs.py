@@ -1,0 +1,48 @@
+"""The documents run: every Python block of the tutorials, and the README's example on small files."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).parents[1]
+TUTORIALS = sorted((REPO / "docs" / "tutorials").glob("*.md"))
+
+
+def python_blocks(path: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("path", TUTORIALS, ids=lambda p: p.stem)
+def test_tutorials_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocks = python_blocks(path)
+    assert blocks
+    namespace: dict[str, object] = {"__name__": path.stem}
+    for block in blocks:
+        exec(compile(block, str(path), "exec"), namespace)
+
+
+def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "news").mkdir()
+    with gzip.open("news/a.txt.gz", "wt") as f:
+        f.write("The bank of the river. The bank of the river rose.\n" * 9)
+    (block,) = python_blocks(REPO / "README.md")
+    exec(compile(block, "README.md", "exec"), {})
+    out = capsys.readouterr().out
+    assert "18\n" in out and "bank of 18" in out and (tmp_path / "news.counts").is_dir()
+
+
+@pytest.mark.parametrize("path", [*REPO.glob("*.md"), *(REPO / "docs").rglob("*.md")], ids=lambda p: p.name)
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", path.read_text()):
+        if "://" not in target:
+            assert (path.parent / target).exists(), f"{path.name} links to {target}"
+
+
+def test_the_readme_names_exactly_two_make_commands() -> None:
+    assert set(re.findall(r"\bmake \w+", (REPO / "README.md").read_text())) == {"make demo", "make test"}
