@@ -91,12 +91,9 @@ def main() -> None:
     data = Path(os.environ.get("UNDERTOW_DATA", Path(__file__).parents[2] / "shared" / "data"))
     undertow = [sys.executable, "-m", "undertow.cli.main"]
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as tmp:
-        seconds, whole = timed(
-            lambda: Corpus.build([data / "text" / "elife.txt.xz"], Path(tmp) / "e.corpus", n_jobs=2)
-        )
-        print(
-            f"build: elife.txt.xz → corpus, 2 processes: {seconds:.1f} s, {whole.n_tokens / seconds / 1e6:.2f} M tokens/s"
-        )
+        seconds, whole = timed(lambda: Corpus.build([data / "text" / "elife.txt.xz"], Path(tmp) / "e.corpus", n_jobs=2))
+        rate = whole.n_tokens / seconds / 1e6
+        print(f"build: elife.txt.xz → corpus, 2 processes: {seconds:.1f} s, {rate:.2f} M tokens/s")
         n_sentences = int(np.searchsorted(whole.offsets, tokens, side="right")) - 1
         offsets = np.asarray(whole.offsets[: n_sentences + 1])
         ids = np.array(whole.ids[: offsets[-1]])

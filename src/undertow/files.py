@@ -98,6 +98,25 @@ def write_bytes(path: Path, data: bytes) -> None:
     os.replace(tmp, path)
 
 
+@contextlib.contextmanager
+def finished_file(target: Path, *, overwrite: bool) -> Iterator[Path]:
+    """A path beside `target` to write a file to; when the block ends well it takes the target's name."""
+    check_file_target(target, overwrite=overwrite)
+    with temporary_sibling(target) as room:
+        yield room / target.name
+        _fsync(room / target.name)
+        os.replace(room / target.name, target)
+        _fsync(target.parent)
+
+
+def check_file_target(target: Path, *, overwrite: bool) -> None:
+    """Refuse a name that no file can be moved to, before the work."""
+    if target.is_dir():
+        raise InputError(f"{target} is a directory: give the name of a file.")
+    if (target.exists() or target.is_symlink()) and not overwrite:
+        raise exists_error(target)
+
+
 def fsync_tree(directory: Path) -> None:
     """Flush every file in a (flat) directory and the directory itself to the disk."""
     for path in [*(p for p in directory.iterdir() if p.is_file()), directory]:

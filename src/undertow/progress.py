@@ -13,6 +13,7 @@ class Progress(NamedTuple):
     done: int
     total: int | None
     unit: str
+    text: str = ""  # what else there is to say now, such as the objective
 
 
 ProgressFn = Callable[[Progress], None]

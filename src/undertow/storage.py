@@ -134,10 +134,10 @@ def load_model(path: str | os.PathLike[str], verify: bool = True) -> Estimator:
         if config["tensors"] != {name: {"dtype": t.dtype, "shape": list(t.shape)} for name, t in spec.items()}:
             raise _changed(directory / CONFIG, "the table of tensors does not fit the parameters")
         tensors = read_tensors(directory / TENSORS, spec)
-        with _distrusting(directory, model.kind):
-            model._restore(tensors, state)
         if vocabulary is not None:
             model.vocabulary_ = vocabulary
+        with _distrusting(directory, model.kind):
+            model._restore(tensors, state)
         model.history_ = [float(x) for x in config["history"]]
     return model
 

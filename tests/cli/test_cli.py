@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -12,27 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from cli_runner import failed, run
 from undertow import Corpus, LagCounts
 
 TEXT = "The cat sat on the mat. The dog sat too.\nAnother line, with 3 numbers.\n" * 50
-
-
-def run(*arguments: object, stdin: bytes = b"", env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "undertow.cli.main", *map(str, arguments)],
-        input=stdin, capture_output=True, check=False, timeout=120, env={**os.environ, **(env or {})},
-    )  # fmt: skip
-    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
-
-
-def failed(done: subprocess.CompletedProcess[str], code: int = 1) -> str:
-    """The one sentence of a failure; no traceback, nothing on standard output."""
-    assert done.returncode == code, done
-    assert "Traceback" not in done.stderr and done.stdout == ""
-    if code == 1:
-        (line,) = done.stderr.strip().split("\n")
-        assert line.startswith("undertow: ") and line.endswith(".")
-    return done.stderr
 
 
 @pytest.fixture
@@ -166,7 +148,7 @@ def test_bad_usage_is_2(arguments: tuple[str, ...], tmp_path: Path) -> None:
 def test_help_and_version() -> None:
     done = run("--help")
     assert done.returncode == 0
-    for verb in ("corpus", "count", "inspect", "verify", "demo"):
+    for verb in ("corpus", "count", "fit", "embed", "export", "inspect", "verify", "demo"):
         assert f"  {verb} " in done.stdout
         assert run(verb, "--help").returncode == 0
     assert run("--version").stdout.startswith("undertow, version 0")

@@ -9,6 +9,7 @@ from undertow.kernels.moments import ReducedMoments, reduce_moments, text_moment
 
 SENTENCES = [[1, 2, 3], [2, 2, 1, 3, 1], [3, 1, 0, 2], [1, 2, 3, 3], [2], [1, 3]]
 V = 4
+FALLBACK = np.array([0, 1, 1, 0])  # word 1 is a class that stands in for word 2
 
 
 def counts_of(sentences, n_lags):
@@ -29,9 +30,10 @@ def channel(kind, kappa, counts):
             G[:, j] = epsilon / V
             G[j, j] += 1 - epsilon
         else:
-            stay = counts[j] / (counts[j] + kappa)
+            c = FALLBACK[j] if kind == "classes" else 0
+            stay = 1 if j in (c, 0) else counts[j] / (counts[j] + kappa)
             G[j, j] += stay
-            G[0, j] += 1 - stay
+            G[c, j] += 1 - stay
     return G
 
 
@@ -53,10 +55,11 @@ def enumerated(kind, kappa, k):
 
 
 @pytest.mark.parametrize("kappa", [0.5, 3.0])
-@pytest.mark.parametrize("noise", ["uniform", "dropout"])
+@pytest.mark.parametrize("noise", ["uniform", "dropout", "classes"])
 def test_moments_are_those_of_noised_text(noise, kappa):
     counts, pairs = counts_of(SENTENCES, 3)
-    moments = text_moments(counts, pairs, kappa=kappa, noise=noise, dtype=np.float64)
+    how = {"noise": "dropout", "fallback": FALLBACK} if noise == "classes" else {"noise": noise}
+    moments = text_moments(counts, pairs, kappa=kappa, dtype=np.float64, **how)
     assert moments.n_lags == 3 and moments.dimension == V - 1
     u = moments.u
     for k in (1, 2, 3):

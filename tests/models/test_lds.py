@@ -14,17 +14,18 @@ from sentences import is_one_sentence
 from undertow import LDS, Corpus, LagCounts, load
 from undertow.engine import DaskCluster
 from undertow.errors import InputError
-from undertow.models.lds_queries import FLOOR, language_model, next_word_probabilities
+from undertow.models.lds_queries import FLOOR, log_probabilities, next_word_probabilities
 
 DATA = Path(__file__).parents[2] / "src" / "undertow" / "data"
 TINY = {"n_components": 2, "lags": 3, "ssid_lags": 2, "n_iter": 2, "kappa": 1.0, "random_state": 0}
 SMALL = {"n_components": 8, "n_iter": 6, "n_full": 2, "kappa": 5.0, "random_state": 0}
 
 
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+@pytest.fixture(scope="module", params=[False, True], ids=["one unknown word", "classes"])
+def corpus(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Corpus:
     """Real text: the books, cut to 2,000 words."""
-    return Corpus.build([DATA / "books.txt.xz"], tmp_path_factory.mktemp("c") / "books", vocab_size=2000)
+    path = tmp_path_factory.mktemp("c") / "books"
+    return Corpus.build([DATA / "books.txt.xz"], path, vocab_size=2000, unknown_classes=request.param)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,14 @@ def model(counts: LagCounts) -> LDS:
 
 @pytest.fixture(scope="module")
 def some(corpus: Corpus) -> list[list[str]]:
-    return [*itertools.islice(corpus.token_lists(), 20), ["xyzzy"], ["the", "plugh", "of"], ["a"]]
+    return [
+        *itertools.islice(corpus.token_lists(), 20),
+        ["<unk>"],
+        ["the", "<unk>", "of"],
+        ["xyzzied"],
+        ["the", "plughs", "of"],
+        ["a"],
+    ]
 
 
 def loops(model: LDS, sentence: list[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -49,12 +57,32 @@ def loops(model: LDS, sentence: list[str]) -> tuple[np.ndarray, np.ndarray]:
     m, filtered = np.zeros(len(A)), []
     for word in sentence:
         i = model.vocabulary_.id(word)
-        m = A @ m if i == 0 else s.H @ m + s.K_c @ C[i] / np.sqrt(mu[i])
+        if i == 0:
+            m = A @ m
+            filtered.append(m)
+            continue
+        lost, c = model.dropped_[i], model.vocabulary_.fallback()[i]
+        row = (1 - lost) * C[i] / np.sqrt(mu[i]) + lost * C[c] / np.sqrt(mu[c])
+        m = s.H @ m + s.K_c @ row
         filtered.append(m)
     smoothed = [filtered[-1]]
     for m in reversed(filtered[:-1]):
         smoothed.insert(0, s.J @ smoothed[0] + s.P @ m)
     return np.array(filtered), np.array(smoothed)
+
+
+def give_back(model: LDS, p: np.ndarray) -> np.ndarray:
+    """Before dropout: a stand-in's probability goes to those it stands in for, by their dropped tokens."""
+    counts, stand_in = model.vocabulary_.counts, model.vocabulary_.fallback()
+    out = np.zeros_like(p)
+    for i in range(len(p)):
+        if stand_in[i] != i:
+            out[i] = p[i]
+    for c in set(stand_in.tolist()):
+        gone = {i: counts[i] * (1 if i == c else model.dropped_[i]) for i in np.flatnonzero(stand_in == c)}
+        for i, tokens in gone.items():
+            out[i] += p[c] * tokens / max(sum(gone.values()), 1e-300)
+    return out
 
 
 def unit(model: LDS, x: np.ndarray) -> np.ndarray:
@@ -82,11 +110,20 @@ def test_the_same_word_differs_by_its_context(model: LDS) -> None:
 
 def test_an_unknown_word_is_a_missing_observation(model: LDS) -> None:
     """It moves no state: what is before it is filtered as if it had not been read."""
-    with_unknown, without = model.transform([["he", "said", "xyzzy"], ["he", "said"]], "filter")
+    with_unknown, without = model.transform([["he", "said", "<unk>"], ["he", "said"]], "filter")
     assert_allclose(with_unknown[:2], without, rtol=1e-5, atol=1e-6)
     assert np.linalg.norm(with_unknown[2]) == pytest.approx(1, rel=1e-5)
-    (alone,) = model.transform([["xyzzy", "plugh"]], "smooth")
+    (alone,) = model.transform([["<unk>", "<unk>"]], "smooth")
     assert_array_equal(alone, 0)  # nothing is known, and nothing is made up
+
+
+def test_an_unknown_word_is_observed_as_its_class_where_there_are_classes(model: LDS) -> None:
+    ing, ed, unknown = model.transform([["plughing"], ["plughed"], ["<unk>"]], "smooth")
+    assert_array_equal(unknown, 0)
+    if model.vocabulary_.n_classes:
+        assert np.linalg.norm(ing - ed) > 0.1
+    else:
+        assert_array_equal(ing, ed)
 
 
 def test_exact_gains_agree_where_the_steady_ones_have_settled(model: LDS, corpus: Corpus) -> None:
@@ -98,7 +135,7 @@ def test_exact_gains_agree_where_the_steady_ones_have_settled(model: LDS, corpus
 
 
 def test_posterior_covariances_shrink_with_evidence(model: LDS) -> None:
-    filtered, smoothed = model.posterior_covariance(["he", "said", "xyzzy", "that"])
+    filtered, smoothed = model.posterior_covariance(["he", "said", "<unk>", "that"])
     traces_f, traces_s = (np.trace(x, axis1=1, axis2=2) for x in (filtered, smoothed))
     assert (traces_s <= traces_f + 1e-9).all() and traces_f[2] > traces_f[1]
 
@@ -122,18 +159,22 @@ def test_probabilities_are_those_of_the_definition(model: LDS, some: list[list[s
         predicted = np.vstack([np.zeros((1, len(A))), filtered[:-1] @ A.T])
         for t, word in enumerate(sentence):
             p = np.maximum(mu + np.sqrt(mu) * (C @ predicted[t]), FLOOR * mu)
-            p = (1 - 1e-6) * p / p.sum() + 1e-6 / len(p)
+            p = (1 - 1e-6) * give_back(model, p / p.sum()) + 1e-6 / len(p)
             assert values[t] == pytest.approx(np.log(p[model.vocabulary_.id(word)]), rel=1e-3)
-    lm = language_model(C, mu)
+    lm = model._language_model()
     rows = next_word_probabilities(lm, np.random.default_rng(0).standard_normal((5, len(A))).astype(np.float32))
     assert_allclose(rows.sum(axis=1), 1, rtol=1e-4)
     assert rows.min() > 0
+    ids = np.array([0, 1, 7, 500, 1999])
+    states = np.random.default_rng(1).standard_normal((5, len(A))).astype(np.float32)
+    picked = np.log(next_word_probabilities(lm, states)[np.arange(5), ids])
+    assert_allclose(log_probabilities(lm, states, ids), picked, rtol=1e-4)
 
 
 def test_em_makes_a_better_language_model(counts: LagCounts, model: LDS, corpus: Corpus) -> None:
     sentences = list(itertools.islice(corpus.token_lists(), 300))
     start = LDS(**{**SMALL, "n_iter": 0, "n_full": 0}).fit(counts)
-    unigram = np.exp(-np.mean(np.log(counts.vocabulary.counts / counts.n_tokens)[np.concatenate(
+    unigram = np.exp(-np.mean(np.log(np.maximum(counts.vocabulary.counts, 1) / counts.n_tokens)[np.concatenate(
         [counts.vocabulary.encode(s) for s in sentences])]))  # fmt: skip
     assert model.perplexity(sentences) < start.perplexity(sentences) < unigram
     assert len(start.history_) == 1
@@ -220,7 +261,6 @@ def test_neighbors(model: LDS) -> None:
         lambda m: m.neighbors(["he"]),
         lambda m: m.neighbors(["he"], position=3),
         lambda m: m.transform([["he"]], view="nonsense"),
-        lambda m: m.word_vectors("features"),
         lambda m: m.score([]),
         lambda m: m.stream(delay=-1),
     ],

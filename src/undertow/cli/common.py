@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -117,6 +118,7 @@ def progress_bar() -> Iterator[ProgressFn]:
                 leave=True,
                 file=sys.stderr,
             )
+        bar.set_postfix_str(p.text, refresh=False)
         bar.update(p.done - bar.n)
 
     try:
@@ -124,6 +126,22 @@ def progress_bar() -> Iterator[ProgressFn]:
     finally:
         if bar is not None:
             bar.close()
+
+
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Warnings as one sentence each on standard error, where Python would print a place in our source."""
+
+    def say(message: Warning | str, *_: Any, **__: Any) -> None:
+        sentence = "undertow: " + " ".join(str(message).split())
+        if "tqdm" in sys.modules:  # it lifts the sentence above a bar that is being drawn
+            sys.modules["tqdm"].tqdm.write(sentence, file=sys.stderr)
+        else:
+            click.echo(sentence, err=True)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = say
+        yield
 
 
 def show(facts: dict[str, Any], as_json: bool) -> None:

@@ -33,7 +33,7 @@ def build(inputs: tuple[str, ...], out: str, jobs: int, overwrite: bool, as_json
         corpus, report = Corpus.build_with_report(
             list(inputs), out, n_jobs=jobs, overwrite=overwrite, progress=progress, **build_arguments(given)
         )
-    unknown = int(corpus.vocabulary.counts[0]) / max(corpus.n_tokens, 1)
+    unknown = corpus.vocabulary.n_unknown / max(corpus.n_tokens, 1)
     facts = {
         "corpus": out,
         "tokens": corpus.n_tokens,

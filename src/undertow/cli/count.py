@@ -54,18 +54,14 @@ def command(
     """
     from undertow.text.lag_counts import LagCounts
 
-    kinds = {kind_of(i) for i in inputs}
-    if len(kinds) > 1 or (kinds == {"corpus"} and len(inputs) > 1):
-        raise InputError(
-            "Give one corpus, or text files, or counts directories to add: not a mixture, not two corpora."
-        )
+    kind = one_kind(inputs)
     facts: dict[str, Any] = {"counts": out}
     with progress_bar() as progress, dask_engine(dask, jobs, tls_ca, tls_cert, tls_key) as engine:
-        if kinds == {"counts"}:
+        if kind == "counts":
             parts = [LagCounts.open(i) for i in inputs]
             counts = LagCounts.merge(parts, out, overwrite=overwrite, progress=progress)
         else:
-            corpus = open_or_build(inputs, out, kinds, jobs, overwrite, progress, given)
+            corpus = open_or_build(inputs, out, kind, jobs, overwrite, progress, given)
             facts["corpus"] = str(corpus.path)
             counts = LagCounts.from_corpus(
                 corpus,
@@ -89,6 +85,16 @@ def command(
     show(facts, as_json)
 
 
+def one_kind(inputs: tuple[str, ...]) -> str:
+    """What the inputs are, where they are of one kind."""
+    kinds = {kind_of(i) for i in inputs}
+    if len(kinds) > 1 or (kinds == {"corpus"} and len(inputs) > 1):
+        raise InputError(
+            "Give one corpus, or text files, or counts directories to add: not a mixture, not two corpora."
+        )
+    return kinds.pop()
+
+
 def kind_of(path: str) -> str:
     """corpus, counts or text, by the manifest."""
     from undertow.files import read_json
@@ -103,12 +109,12 @@ def kind_of(path: str) -> str:
 
 
 def open_or_build(
-    inputs: tuple[str, ...], out: str, kinds: set[str], jobs: int, overwrite: bool, progress: Any, given: dict[str, Any]
+    inputs: tuple[str, ...], out: str, kind: str, jobs: int, overwrite: bool, progress: Any, given: dict[str, Any]
 ) -> Any:
     """The corpus to count: the one given, or one built from the text beside the counts."""
     from undertow.text.corpus import Corpus
 
-    if kinds != {"text"}:
+    if kind != "text":
         return Corpus.open(inputs[0])
     target = Path(out)
     if target.exists() and not overwrite:

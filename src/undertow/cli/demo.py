@@ -48,7 +48,7 @@ def command(out: str, jobs: int, as_json: bool) -> None:
         "sentences": corpus.n_sentences,
         "words": len(corpus.vocabulary),
         "different_pairs": [counts.nnz(k) for k in range(1, counts.lags + 1)],
-        "most_frequent": list(corpus.vocabulary.words[1:13]),
+        "most_frequent": list(corpus.vocabulary.words[corpus.vocabulary.n_special :][:12]),
         "strongest_pairs": [f"{p.first} {p.second}" for p in strongest_pairs(counts, 1, 8)],
         f"company_of_{WORD}": [f"{p.first} {p.second}" for p in company],
         "seconds": round(time.perf_counter() - start, 1),

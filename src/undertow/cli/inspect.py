@@ -43,7 +43,7 @@ def describe(path: Path) -> dict[str, Any]:
             "pairs": manifest.get("pairs"),
             "different_pairs": manifest.get("nnz"),
             "bytes": sum(f["bytes"] for f in manifest["files"].values()),
-            "most_frequent": list(counts.vocabulary.words[:12]),
+            "most_frequent": list(counts.vocabulary.words[counts.vocabulary.n_special :][:12]),
         }
     opened = corpus.Corpus.open(path, verify=False)
     m = opened.manifest
@@ -52,7 +52,7 @@ def describe(path: Path) -> dict[str, Any]:
         "tokens": opened.n_tokens,
         "sentences": opened.n_sentences,
         "words": len(opened.vocabulary),
-        "unknown": int(opened.vocabulary.counts[0]),
+        "unknown": opened.vocabulary.n_unknown,
         "boundary": opened.vocabulary.boundary,
         "tokenizer": m.get("tokenizer"),
         "sources": m.get("sources"),
@@ -60,5 +60,5 @@ def describe(path: Path) -> dict[str, Any]:
         "lines_cut": m.get("cut_lines"),
         "invalid_utf8": m.get("bad_utf8"),
         "bytes": sum(f["bytes"] for f in m["files"].values()),
-        "most_frequent": list(opened.vocabulary.words[:12]),
+        "most_frequent": list(opened.vocabulary.words[opened.vocabulary.n_special :][:12]),
     }

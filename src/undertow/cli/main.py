@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -12,37 +11,27 @@ from typing import Any
 import click
 
 from undertow import __version__
+from undertow.cli.common import plain_warnings
+from undertow.cli.lazy import LazyGroup
 from undertow.errors import UndertowError
 
 # verb -> (module, one line for --help); the line stands here so that --help imports no module
 VERBS = {
     "corpus": ("undertow.cli.corpus", "Build a corpus from text files."),
     "count": ("undertow.cli.count", "Count word pairs at lags 1..L."),
+    "fit": ("undertow.cli.fit", "Fit a model to text or counts."),
+    "embed": ("undertow.cli.embed", "Give every token of a text its vector."),
+    "perplexity": ("undertow.cli.perplexity", "Say how well a model predicts a text."),
+    "transitions": ("undertow.cli.transitions", "List the strongest steps a model's hidden state takes."),
+    "neighbors": ("undertow.cli.neighbors", "List the words most like a word, alone or in its sentence."),
+    "export": ("undertow.cli.export", "Write a model's word vectors for other programs."),
     "inspect": ("undertow.cli.inspect", "Say what a corpus, counts or model directory holds."),
     "verify": ("undertow.cli.verify", "Check such directories down to the last byte."),
     "demo": ("undertow.cli.demo", "Run on the bundled corpus and write a page to open."),
 }
 
 
-class LazyGroup(click.Group):
-    """Knows its verbs by name and loads only the one that is called."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(VERBS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in VERBS:
-            return None
-        command = importlib.import_module(VERBS[cmd_name][0]).command
-        assert isinstance(command, click.Command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(verb, text) for verb, (_, text) in VERBS.items()])
-
-
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, verbs=VERBS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="undertow")
 def cli() -> None:
     """Latent-state models of text: the hidden state under the words."""
@@ -52,7 +41,7 @@ def main(args: Sequence[str] | None = None) -> None:
     """Entry point: exit codes 0, 1 (failed), 2 (bad usage); an error is one sentence on standard error."""
     try:
         # not cli.main(): it would turn a closed pipe into a failure and Ctrl-C into an abort
-        with cli.make_context("undertow", list(sys.argv[1:] if args is None else args)) as context:
+        with plain_warnings(), cli.make_context("undertow", list(sys.argv[1:] if args is None else args)) as context:
             cli.invoke(context)
         sys.stdout.flush()
     except click.exceptions.Exit as e:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from undertow.cli.common import WordCount
 from undertow.errors import InputError
 
+if TYPE_CHECKING:
+    from undertow.text.tokenizer import Tokenizer
+
 F = TypeVar("F", bound=Callable[..., Any])
 
-OPTIONS = (
+VOCABULARY_OPTIONS = (
     click.option(
         "--vocab-size",
         type=WordCount(),
@@ -26,6 +29,32 @@ OPTIONS = (
     click.option(
         "--vocabulary", type=click.Path(), help="Use the vocabulary of this corpus, counts or model directory."
     ),
+)
+RULE_OPTIONS = (
+    click.option(
+        "--tokenizer",
+        type=click.Choice(["words", "spaces"]),
+        default="words",
+        show_default=True,
+        help="The word rule, or white space for pretokenised text.",
+    ),
+    click.option("--lower", is_flag=True, help="Lower the case."),
+    click.option(
+        "--numbers",
+        type=click.Choice(["class", "keep"]),
+        default="class",
+        show_default=True,
+        help="Numbers become NUM, or stay.",
+    ),
+    click.option(
+        "--hyphens",
+        type=click.Choice(["split", "keep"]),
+        default="split",
+        show_default=True,
+        help="A hyphen splits a word, or stays in it.",
+    ),
+)
+TEXT_OPTIONS = (
     click.option(
         "--format",
         "format_",
@@ -59,34 +88,21 @@ OPTIONS = (
         is_flag=True,
         help="Lines are hard-wrapped: blank lines end paragraphs, other line ends are spaces.",
     ),
-    click.option(
-        "--tokenizer",
-        type=click.Choice(["words", "spaces"]),
-        default="words",
-        show_default=True,
-        help="The word rule, or white space for pretokenised text.",
-    ),
-    click.option("--lower", is_flag=True, help="Lower the case."),
-    click.option(
-        "--numbers",
-        type=click.Choice(["class", "keep"]),
-        default="class",
-        show_default=True,
-        help="Numbers become NUM, or stay.",
-    ),
-    click.option(
-        "--hyphens",
-        type=click.Choice(["split", "keep"]),
-        default="split",
-        show_default=True,
-        help="A hyphen splits a word, or stays in it.",
-    ),
+    *RULE_OPTIONS,
     click.option(
         "--sentences",
         type=click.Choice(["split", "lines"]),
         default="split",
         show_default=True,
         help="Split lines into sentences, or take each line as one.",
+    ),
+)
+END_OPTIONS = (
+    click.option(
+        "--unknown-classes/--no-unknown-classes",
+        default=True,
+        show_default=True,
+        help="Words left out count as the class of their spelling, or all as one.",
     ),
     click.option("--boundary", metavar="WORD", help="Put this word behind every sentence, e.g. <eos>."),
     click.option(
@@ -96,7 +112,22 @@ OPTIONS = (
 
 
 def reading_options(f: F) -> F:
-    for option in reversed(OPTIONS):
+    """Everything `build_arguments` asks for."""
+    return _all((*VOCABULARY_OPTIONS, *TEXT_OPTIONS, *END_OPTIONS), f)
+
+
+def text_options(f: F) -> F:
+    """How files become sentences, for verbs whose words a model has fixed already."""
+    return _all(TEXT_OPTIONS, f)
+
+
+def rule_options(f: F) -> F:
+    """How a sentence becomes tokens, for verbs that take one as an argument."""
+    return _all(RULE_OPTIONS, f)
+
+
+def _all(options: Sequence[Callable[[F], F]], f: F) -> F:
+    for option in reversed(options):
         f = option(f)
     return f
 
@@ -106,8 +137,6 @@ def build_arguments(given: dict[str, Any]) -> dict[str, Any]:
     from pathlib import Path
 
     from undertow.text.corpus import VOCABULARY
-    from undertow.text.reading import ReadingOptions
-    from undertow.text.tokenizer import Tokenizer
     from undertow.text.vocabulary import Vocabulary
 
     vocabulary = None
@@ -120,15 +149,19 @@ def build_arguments(given: dict[str, Any]) -> dict[str, Any]:
         "vocab_size": given["vocab_size"] or None,
         "min_count": given["min_count"],
         "vocabulary": vocabulary,
-        "tokenizer": Tokenizer(
-            rule=given["tokenizer"],
-            lower=given["lower"],
-            numbers=given["numbers"],
-            hyphens=given["hyphens"],
-            sentences=given["sentences"],
-        ),
         "boundary": given["boundary"],
+        "unknown_classes": given["unknown_classes"],
         "keep_empty": given["keep_empty"],
+        **text_arguments(given),
+    }
+
+
+def text_arguments(given: dict[str, Any]) -> dict[str, Any]:
+    """The options of `text_options` as a tokenizer and how to read."""
+    from undertow.text.reading import ReadingOptions
+
+    return {
+        "tokenizer": rule(given, sentences=given["sentences"]),
         "reading": ReadingOptions(
             format=given["format_"],
             text_field=given["text_field"],
@@ -137,3 +170,16 @@ def build_arguments(given: dict[str, Any]) -> dict[str, Any]:
             wrapped=given["wrapped"],
         ),
     }
+
+
+def rule(given: dict[str, Any], *, sentences: str) -> Tokenizer:
+    """The options of `rule_options` as a tokenizer."""
+    from undertow.text.tokenizer import Tokenizer
+
+    return Tokenizer(
+        rule=given["tokenizer"],
+        lower=given["lower"],
+        numbers=given["numbers"],
+        hyphens=given["hyphens"],
+        sentences=sentences,
+    )

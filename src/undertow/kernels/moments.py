@@ -169,20 +169,61 @@ def reduce_moments(moments: LagOperator, basis: Array) -> ReducedMoments:
     return ReducedMoments(moments.mu, psi.astype(np.float64), moments.dimension)
 
 
+class Lost(NamedTuple):
+    """Word dropout: a token of word i becomes its stand-in (the unknown word, or a class) with probability share_i.
+
+    The channel is G = diag(1 − share) + E Λ' with E the one-hot columns of the stand-ins and Λ_{ic} = share_i where c
+    stands in for i. A word seen c times keeps c/(c + κ) of its tokens; stand-ins keep all of theirs.
+    """
+
+    share: Vector  # (V,)
+    column: Array  # (V,) which of the stand-ins
+    stands_in: Array  # ids of the stand-ins
+
+    @classmethod
+    def of(cls, word_counts: Array, kappa: float, fallback: Array) -> Lost:
+        c = np.asarray(word_counts, dtype=np.float64)
+        stands_in, column = np.unique(fallback, return_inverse=True)
+        share = 1 - np.divide(c, c + kappa, out=np.zeros(len(c)), where=c > 0)
+        share[stands_in] = 0
+        return cls(share, column, stands_in)
+
+    def drop(self, x: Array) -> Array:
+        """G x for a vector or for columns."""
+        out: Array = ((1 - self.share) * x.T).T
+        np.add.at(out, self.stands_in[self.column], (self.share * x.T).T)
+        return out
+
+    def dropped(self, P: csr_array, left: Array, right: Array) -> tuple[Array, Array]:
+        """(left, right) of G(P + left right')G' − diag(q) P diag(q) with q = 1 − share: two columns a stand-in more."""
+        V, K = len(self.share), len(self.stands_in)
+        Lambda = np.zeros((V, K))
+        Lambda[np.arange(V), self.column] = self.share
+        E = np.zeros((V, K))
+        E[self.stands_in, np.arange(K)] = 1
+        q = (1 - self.share)[:, None]
+        after, before = P @ Lambda, P.T @ Lambda
+        return (
+            np.hstack([self.drop(left), E, q * after + E @ (Lambda.T @ after)]),
+            np.hstack([self.drop(right), q * before, E]),
+        )
+
+
 def text_moments(
     word_counts: Array,
     pair_counts: Iterable[csr_array],
     *,
     kappa: float,
     noise: Noise = "uniform",
-    unknown: int = 0,
+    fallback: Array | None = None,
     dtype: DTypeLike = np.float32,
     n_threads: int = 1,
 ) -> Moments:
     """Moments of text from its counts, smoothed by `kappa` pseudo-counts a word.
 
     pair_counts: for k = 1, 2, … the V×V counts whose [i, j] is how often word i came k tokens after word j. They are
-    taken one at a time, so a generator keeps only one of them in memory.
+    taken one at a time, so a generator keeps only one of them in memory. fallback: for each word the id that stands in
+    for it when it is dropped (default: word 0 for all).
     """
     if noise not in ("uniform", "dropout"):
         raise InputError(f"noise={noise!r} is not known: choose 'uniform' or 'dropout'.")
@@ -194,13 +235,14 @@ def text_moments(
         raise InputError("The text has no words: there is nothing to take moments of.")
 
     p = c / T
+    lost = Lost.of(c, kappa, np.zeros(V, dtype=np.int64) if fallback is None else fallback)
     if noise == "uniform":
         epsilon = kappa * V / (T + kappa * V)
         q = np.full(V, 1 - epsilon)
         mu = (1 - epsilon) * p + epsilon / V
     else:
-        q = np.divide(c, c + kappa, out=np.zeros(V), where=c > 0)
-        mu = _drop(q, p, unknown)
+        q = 1 - lost.share
+        mu = lost.drop(p)
     u = np.sqrt(mu / mu.sum())
     w = np.divide(1.0, u, out=np.zeros(V), where=u > 0)
 
@@ -222,31 +264,11 @@ def text_moments(
             # the channel adds only constants along rows or columns, which centring takes away again
             left, right = q[:, None] * left, q[:, None] * right
         else:
-            left, right = _dropped(P, left, right, q, unknown)
+            left, right = lost.dropped(P, left, right)
         lags.append(_lag_matrix(P, w * q, w[:, None] * left, w[:, None] * right, dtype))
     if not lags:
         raise InputError("Moments need the pair counts of at least one lag.")
     return Moments(mu, u, tuple(lags), n_threads)
-
-
-def _drop(q: Vector, x: Array, unknown: int) -> Array:
-    """G x with G = diag(q) + e_unk (1 − q)'."""
-    out: Array = (q * x.T).T
-    out[unknown] += (1 - q) @ x
-    return out
-
-
-def _dropped(P: csr_array, left: Array, right: Array, q: Vector, unknown: int) -> tuple[Array, Array]:
-    """(left, right) of G(P + left right')G' − diag(q) P diag(q)."""
-    lost = 1 - q
-    after, before = P @ lost, P.T @ lost
-    e = np.zeros(len(q))
-    e[unknown] = 1
-    both_lost = float(lost @ after)
-    return (
-        np.column_stack([_drop(q, left, unknown), e, q * after + both_lost * e]),
-        np.column_stack([_drop(q, right, unknown), q * before, e]),
-    )
 
 
 def _lag_matrix(P: csr_array, scale: Vector, left: Array, right: Array, dtype: DTypeLike) -> LagMatrix:

@@ -178,7 +178,7 @@ class Estimator(abc.ABC):
 
     @abc.abstractmethod
     def _restore(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
-        """Set the fitted attributes from tensors that match `_tensor_spec`; the inverse of `_tensors`."""
+        """Set the fitted attributes from tensors that match `_tensor_spec`; `vocabulary_` is there already."""
 
 
 def check_random_state(random_state: Any) -> np.random.Generator:

@@ -27,7 +27,7 @@ from undertow.kernels.gaussian_chain import (
 )
 from undertow.kernels.gaussian_chain_stream import ChainStream
 from undertow.kernels.linalg import doubling_powers, solve_lyapunov, sqrt_and_inverse, symmetrize
-from undertow.kernels.moments import Moments, reduce_moments, text_moments
+from undertow.kernels.moments import Lost, Moments, reduce_moments, text_moments
 from undertow.models import lds_queries
 from undertow.models.asos import (
     Iteration,
@@ -76,10 +76,11 @@ class LDS(Estimator):
     """A Gaussian linear dynamical system fitted to pair counts.
 
     n_components: width h of the state. n_iter: EM iterations within the reduced basis; n_full: over the whole
-    vocabulary after them. lags: horizon of the moments. ssid_lags: of subspace identification, at most (lags + 1) / 2. kappa:
-    smoothing, in pseudo-counts a word; noise: "dropout" (rare words turn into the unknown word) or "uniform". init:
-    "ssid" or "random". basis: columns of the reduced basis as a multiple of n_components. min_count: words seen less
-    often are left out of transitions and neighbours.
+    vocabulary after them. lags: horizon of the moments. ssid_lags: of subspace identification, at most (lags + 1) / 2.
+    kappa: smoothing, in pseudo-counts a word (None: as many as a word has tokens on average); noise: "dropout" (rare
+    words turn into their class or the unknown word) or "uniform". init: "ssid" or "random". basis: columns of the
+    reduced basis as a multiple of n_components. min_count: words seen less often are left out of transitions and
+    neighbours.
     """
 
     kind = "lds"
@@ -92,7 +93,7 @@ class LDS(Estimator):
         n_full: int = 2,
         lags: int = 7,
         ssid_lags: int = 4,
-        kappa: float = 300.0,
+        kappa: float | None = None,
         noise: str = "dropout",
         init: str = "ssid",
         update_Q: bool = True,
@@ -189,11 +190,14 @@ class LDS(Estimator):
         return text_moments(
             counts.vocabulary.counts,
             (counts.matrix(k) for k in range(1, self.lags + 1)),
-            kappa=self.kappa,
+            kappa=self._kappa(counts.vocabulary),
             noise=self.noise,  # type: ignore[arg-type]  # checked there, with a sentence
-            unknown=counts.vocabulary.unknown_id,
+            fallback=counts.vocabulary.fallback(),
             n_threads=count_workers(self.n_jobs),
         )
+
+    def _kappa(self, vocabulary: Vocabulary) -> float:
+        return float(vocabulary.counts.sum()) / len(vocabulary) if self.kappa is None else self.kappa
 
     def _em(self, moments: Moments, params: LDSParams) -> tuple[LDSParams, list[float], npt.NDArray[np.float64]]:
         """Reduced iterations, then full ones; the parameters, the likelihoods, and E[ss'] for whitening."""
@@ -247,6 +251,9 @@ class LDS(Estimator):
         self.params_ = params
         self.state_moment_ = state_moment
         self.vocabulary_ = vocabulary
+        self.dropped_ = np.zeros(len(vocabulary))
+        if self.noise == "dropout":
+            self.dropped_ = Lost.of(vocabulary.counts, self._kappa(vocabulary), vocabulary.fallback()).share
         self.history_ = history
         self._prepare()
 
@@ -256,9 +263,13 @@ class LDS(Estimator):
         self._steady = steady_state(self.params_)
         scale = np.divide(1.0, np.sqrt(mu), out=np.zeros_like(mu), where=mu > 0)
         rows = (scale[:, None] * C).astype(np.float32)  # C_i/√μ_i
-        self._rows = rows
-        self._table = rows @ self._steady.K_c.T.astype(np.float32)  # what a word adds to the state
+        # the model knows text in which words were dropped: what a token of word i shows as, on average
+        lost = self.dropped_[:, None].astype(np.float32)
+        self._rows = (1 - lost) * rows + lost * rows[self.vocabulary_.fallback()]
+        self._table = self._rows @ self._steady.K_c.T.astype(np.float32)  # what a word adds to the state
         self._whiten = sqrt_and_inverse(self.state_moment_)[1]
+        # at EM's fixed point M C_i/√μ_i is the mean state of word i; it serves taggers better than the row of the table
+        self._types = self._coordinates(self._rows @ self.params_.M.T.astype(np.float32))
         self._stationary = symmetrize(solve_lyapunov(doubling_powers(self.params_.A), self.params_.Q))
 
     # --- token vectors ----------------------------------------------------------------------------------
@@ -270,8 +281,8 @@ class LDS(Estimator):
 
         view: "type" is the word alone, "filter" the word and what came before, "smooth" the whole sentence, "features"
         type and smooth side by side. A word outside the vocabulary is a missing observation and gets its vector from
-        the context; its type is that of the unknown word. `exact` takes the gains of each place in the sentence instead
-        of the steady ones.
+        the context; where the vocabulary has classes of unknown words it is observed as its class. `exact` takes the
+        gains of each place in the sentence instead of the steady ones.
         """
         self._check_fitted()
         if view not in VIEWS:
@@ -279,7 +290,7 @@ class LDS(Estimator):
         ids, offsets = self._flat(X)
         parts = []
         if view in ("type", "features"):
-            parts.append(self._coordinates(self._table)[ids])
+            parts.append(self._types[ids])
         if view in ("filter", "smooth", "features"):
             parts.append(self._coordinates(self._states(ids, offsets, view == "filter", exact)))
         out = np.concatenate(parts, axis=1)
@@ -306,7 +317,7 @@ class LDS(Estimator):
         return smooth(ids, offsets, missing, self._table, A, s.H, s.J, s.P)[1]
 
     def posterior_covariance(self, sentence: Sequence[str]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Filtered and smoothed covariances (n_tokens, h, h) of the state; of the words only the unknown ones matter."""
+        """Filtered and smoothed covariances (n_tokens, h, h) of the state; only which words are unknown matters."""
         self._check_fitted()
         ids, _ = self._flat([sentence])
         missing = ids == self.vocabulary_.unknown_id
@@ -326,9 +337,15 @@ class LDS(Estimator):
         ids, offsets = self._flat(X)
         missing = ids == self.vocabulary_.unknown_id
         filtered = filter_only(ids, offsets, missing, self._table, self.params_.A, self._steady.H)
-        lm = lds_queries.language_model(self.params_.C, self.params_.mu)
+        lm = self._language_model()
         out = lds_queries.log_probabilities(lm, lds_queries.predicted_states(filtered, offsets, self.params_.A), ids)
         return [out[a:b] for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
+
+    def _language_model(self) -> lds_queries.LinearLM:
+        vocabulary = self.vocabulary_
+        return lds_queries.language_model(
+            self.params_.C, self.params_.mu, vocabulary.counts, self.dropped_, vocabulary.fallback()
+        )
 
     def score(self, X: Corpus | Iterable[Sequence[str]], y: Any = None) -> float:
         """Mean log-probability of a token as a language model; the likelihood in history_ is another density."""
@@ -343,14 +360,10 @@ class LDS(Estimator):
 
     # --- words ------------------------------------------------------------------------------------------
 
-    def word_vectors(self, view: str = "type") -> Vectors:
-        """(V, h) whitened unit vectors of the words: as "type" in transform, or ("smooth") their mean smoothed states."""
+    def word_vectors(self) -> Vectors:
+        """(V, h) whitened unit vectors of the words, as the `type` view has them."""
         self._check_fitted()
-        if view not in ("type", "smooth"):
-            raise InputError(f"view={view!r} must be 'type' or 'smooth'.")
-        # at EM's fixed point E[s | word i] = E[xx'] C_i/√μ_i
-        vectors = self._table if view == "type" else self._rows @ self.params_.M.T.astype(np.float32)
-        return self._coordinates(vectors)
+        return self._types
 
     def neighbors(self, word: str | Sequence[str], n: int = 10, *, position: int | None = None) -> list[Neighbor]:
         """The words most like a word; or, with a sentence and a position in it, most like that token in its context."""
@@ -361,18 +374,16 @@ class LDS(Estimator):
             if word not in self.vocabulary_:
                 raise InputError(f"The word {word!r} is not in the vocabulary.")
             itself = self.vocabulary_.id(word)
-            vectors = self.word_vectors("type")
-            query = vectors[itself]
+            query = self._types[itself]
         else:
             tokens = list(word)
             if position is None or not -len(tokens) <= position < len(tokens):
                 raise InputError(f"Give the position of the token: 0 to {len(tokens) - 1}.")
             itself = self.vocabulary_.id(tokens[position])
-            vectors = self.word_vectors("smooth")
             query = self.transform([tokens], "smooth")[0][position]
         allowed = self._frequent()
         allowed[itself] = False
-        best, cosines = lds_queries.nearest(vectors, query, n, allowed)
+        best, cosines = lds_queries.nearest(self._types, query, n, allowed)
         return [Neighbor(self.vocabulary_.words[i], float(c)) for i, c in zip(best, cosines, strict=True)]
 
     def transitions(self, n: int = 10, *, n_words: int = 5) -> list[Transition]:
@@ -397,9 +408,7 @@ class LDS(Estimator):
         """Words seen often enough to speak of, the special ones left out."""
         vocabulary = self.vocabulary_
         allowed = vocabulary.counts >= min(self.min_count, int(vocabulary.counts.max()))
-        allowed[vocabulary.unknown_id] = False
-        if vocabulary.boundary_id is not None:
-            allowed[vocabulary.boundary_id] = False
+        allowed[: vocabulary.n_special] = False
         return allowed
 
     # --- saving -----------------------------------------------------------------------------------------
@@ -414,12 +423,13 @@ class LDS(Estimator):
             "C": TensorSpec("float64", (V, h)),
             "M": square,
             "Q": square,
+            "dropped": TensorSpec("float64", (V,)),
             "mu": TensorSpec("float64", (V,)),
             "state_moment": square,
         }
 
     def _tensors(self) -> dict[str, npt.NDArray[Any]]:
-        return {**self.params_._asdict(), "state_moment": self.state_moment_}
+        return {**self.params_._asdict(), "state_moment": self.state_moment_, "dropped": self.dropped_}
 
     def _fitted_scalars(self) -> dict[str, Any]:
         return {"n_components": self.params_.n_components}
@@ -427,6 +437,7 @@ class LDS(Estimator):
     def _restore(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
         self.params_ = LDSParams(**{name: tensors[name] for name in LDSParams._fields})
         self.state_moment_ = tensors["state_moment"]
+        self.dropped_ = tensors["dropped"]
         self._prepare()
 
 

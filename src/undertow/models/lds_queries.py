@@ -17,22 +17,49 @@ BATCH_NUMBERS = 1 << 25  # tokens × words held at once: 128 MB of float32
 
 
 class LinearLM(NamedTuple):
-    """p(i | past) ∝ max(μ_i + √μ_i C_i·p_t, δμ_i) with p_t = A m_{t−1}: a language model read off the linear one."""
+    """p(i | past) ∝ max(μ_i + √μ_i C_i·p_t, δμ_i) with p_t = A m_{t−1}: a language model read off the linear one.
+
+    That is the text after word dropout; a stand-in's probability is then given back to the words it stands in for.
+    """
 
     loading: Floats  # (h, V) √μ_i C_i
     mu: Floats  # (V,)
+    fallback: NDArray[np.int64]  # (V,) the stand-in of each word
+    share: Floats  # (V,) of the stand-in's tokens that are dropped tokens of the word (or the stand-in's own)
 
 
-def language_model(C: Matrix, mu: NDArray[np.float64]) -> LinearLM:
-    return LinearLM(np.ascontiguousarray((np.sqrt(mu)[:, None] * C).T, dtype=np.float32), mu.astype(np.float32))
+def language_model(
+    C: Matrix,
+    mu: NDArray[np.float64],
+    counts: NDArray[np.int64],
+    dropped: NDArray[np.float64],
+    fallback: NDArray[np.int64],
+) -> LinearLM:
+    stands_in = np.zeros(len(mu), dtype=bool)
+    stands_in[fallback] = True
+    gone = np.where(stands_in, 1.0, dropped) * counts  # tokens that show as the stand-in: a stand-in's own all do
+    total = np.bincount(fallback, weights=gone, minlength=len(mu))[fallback]
+    share = np.divide(gone, total, out=np.zeros(len(mu)), where=total > 0)
+    loading = np.ascontiguousarray((np.sqrt(mu)[:, None] * C).T, dtype=np.float32)
+    return LinearLM(loading, mu.astype(np.float32), fallback, share.astype(np.float32))
 
 
-def next_word_probabilities(lm: LinearLM, predicted: Floats) -> Floats:
-    """(B, V) distributions after predicted states (B, h)."""
+def dropped_probabilities(lm: LinearLM, predicted: Floats) -> Floats:
+    """(B, V) distributions over the text after dropout, for predicted states (B, h)."""
     p = predicted @ lm.loading
     p += lm.mu
     np.maximum(p, FLOOR * lm.mu, out=p)
-    p *= (1 - ESCAPE) / p.sum(axis=1, dtype=np.float64, keepdims=True).astype(np.float32)
+    p /= p.sum(axis=1, dtype=np.float64, keepdims=True).astype(np.float32)
+    return p
+
+
+def next_word_probabilities(lm: LinearLM, predicted: Floats) -> Floats:
+    """(B, V) distributions of the next word for predicted states (B, h)."""
+    p = dropped_probabilities(lm, predicted)
+    given_back = p[:, lm.fallback] * lm.share
+    p[:, np.unique(lm.fallback)] = 0  # a stand-in's own tokens are in what is given back
+    p += given_back
+    p *= np.float32(1 - ESCAPE)
     p += np.float32(ESCAPE / p.shape[1])
     return p
 
@@ -41,10 +68,15 @@ def log_probabilities(lm: LinearLM, predicted: Floats, ids: NDArray[Any]) -> NDA
     """log p of each token given the state predicted for it, a batch of tokens at a time."""
     out = np.empty(len(ids))
     batch = max(1, BATCH_NUMBERS // len(lm.mu))
+    stands_in = np.zeros(len(lm.mu), dtype=bool)
+    stands_in[lm.fallback] = True
     for start in range(0, len(ids), batch):
-        here = slice(start, start + batch)
-        p = next_word_probabilities(lm, predicted[here])
-        out[here] = np.log(p[np.arange(len(p)), ids[here]].astype(np.float64))
+        here = ids[start : start + batch]
+        p = dropped_probabilities(lm, predicted[start : start + batch])
+        n = np.arange(len(p))
+        own = np.where(stands_in[here], 0, p[n, here])
+        value = (1 - ESCAPE) * (own + p[n, lm.fallback[here]] * lm.share[here]) + ESCAPE / p.shape[1]
+        out[start : start + batch] = np.log(value.astype(np.float64))
     return out
 
 

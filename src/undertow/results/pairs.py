@@ -34,7 +34,7 @@ def strongest_pairs(
     n_words = len(counts.vocabulary)
     second = np.bincount(matrix.row, weights=matrix.data, minlength=n_words)
     first = np.bincount(matrix.col, weights=matrix.data, minlength=n_words)
-    n_special = 1 if counts.vocabulary.boundary is None else 2
+    n_special = counts.vocabulary.n_special
     keep = (matrix.data >= min_count) & (matrix.row >= n_special) & (matrix.col >= n_special)
     if word is not None:
         if word not in counts.vocabulary:

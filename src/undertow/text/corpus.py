@@ -93,6 +93,7 @@ class Corpus:
         min_count: int = 1,
         vocabulary: Vocabulary | None = None,
         boundary: str | None = None,
+        unknown_classes: bool = False,
     ) -> Corpus:
         """Encode token lists in memory; empty sentences are dropped. `vocabulary` encodes with a given one."""
         text = number_sentences(sentences)
@@ -106,9 +107,9 @@ class Corpus:
             min_count=min_count,
             given=vocabulary,
             boundary=boundary,
+            classes=unknown_classes,
         )
-        table = vocabulary_table(vocabulary)
-        ids = encode_part(text, table, vocabulary.boundary_id)
+        ids = encode_part(text, vocabulary)
         lengths = text.lengths + (vocabulary.boundary_id is not None)
         offsets = np.concatenate(([0], np.cumsum(lengths)))
         return cls(ids, offsets, vocabulary.with_counts(np.bincount(ids, minlength=len(vocabulary))))
@@ -179,6 +180,7 @@ def choose_vocabulary(
     min_count: int,
     given: Vocabulary | None,
     boundary: str | None,
+    classes: bool,
 ) -> Vocabulary:
     """The given vocabulary, or one from the counts; sentence ends count for the boundary word."""
     if given is not None:
@@ -189,17 +191,15 @@ def choose_vocabulary(
         return given
     if boundary is not None:
         counts = {**counts, boundary: counts.get(boundary, 0) + n_sentences}
-    return Vocabulary.from_counts(counts, size=size, min_count=min_count, unknown=UNKNOWN, boundary=boundary)
+    return Vocabulary.from_counts(
+        counts, size=size, min_count=min_count, unknown=UNKNOWN, boundary=boundary, classes=classes
+    )
 
 
-def vocabulary_table(vocabulary: Vocabulary) -> dict[bytes, int]:
-    return {w.encode("utf-8"): i for i, w in enumerate(vocabulary.words)}
-
-
-def encode_part(text: TokenisedText, table: dict[bytes, int], boundary_id: int | None) -> NDArray[np.uint32]:
+def encode_part(text: TokenisedText, vocabulary: Vocabulary) -> NDArray[np.uint32]:
     """Local numbers to vocabulary ids, with the boundary behind every sentence if there is one."""
-    mapping = np.array([table.get(t, 0) for t in text.types], dtype=np.uint32)
+    mapping = vocabulary.encode(t.decode("utf-8") for t in text.types)
     ids = mapping[text.ids] if len(mapping) else np.empty(0, dtype=np.uint32)
-    if boundary_id is None:
+    if vocabulary.boundary_id is None:
         return ids
-    return np.insert(ids, np.cumsum(text.lengths), np.uint32(boundary_id))
+    return np.insert(ids, np.cumsum(text.lengths), np.uint32(vocabulary.boundary_id))

@@ -37,7 +37,6 @@ from undertow.text.corpus import (
     VOCABULARY,
     choose_vocabulary,
     encode_part,
-    vocabulary_table,
 )
 from undertow.text.reading import Chunk, ReadingOptions, ReadingReport, expand_inputs, read_chunks
 from undertow.text.tokenizer import CallableTokenizer, TokenFn, TokenisedText, Tokenizer, as_tokenizer
@@ -72,6 +71,7 @@ def build_corpus(
     vocabulary: Vocabulary | None = None,
     tokenizer: Tokenizer | CallableTokenizer | TokenFn | str | None = None,
     boundary: str | None = None,
+    unknown_classes: bool = True,
     keep_empty: bool = False,
     reading: ReadingOptions | None = None,
     n_jobs: int = 1,
@@ -81,8 +81,10 @@ def build_corpus(
     """Read text files (globs, `-` for standard input) into the corpus directory `path`.
 
     vocab_size counts the special words; None keeps every word seen `min_count` times. `vocabulary` encodes with
-    the vocabulary of another corpus instead. `boundary` names a word to put behind every sentence; `keep_empty`
-    (with a boundary) keeps the empty lines of pretokenised text as sentences, as language-model sets count them.
+    the vocabulary of another corpus instead. `unknown_classes` lets the words that the vocabulary leaves out count as
+    the class of their spelling (`word_classes`) instead of the one unknown word. `boundary` names a word to put behind
+    every sentence; `keep_empty` (with a boundary) keeps the empty lines of pretokenised text as sentences, as
+    language-model sets count them.
     """
     if isinstance(inputs, (str, Path)):
         inputs = [inputs]
@@ -136,7 +138,13 @@ def build_corpus(
             raise InputError(f"There is no word in {', '.join(sources)}: check the files and their format.")
         words = {w.decode("utf-8"): c for w, c in counts.items()}
         chosen = choose_vocabulary(
-            words, n_sentences, size=vocab_size, min_count=min_count, given=vocabulary, boundary=boundary
+            words,
+            n_sentences,
+            size=vocab_size,
+            min_count=min_count,
+            given=vocabulary,
+            boundary=boundary,
+            classes=unknown_classes,
         )
         ready = partial / "ready"
         shutil.rmtree(ready, ignore_errors=True)
@@ -217,14 +225,13 @@ def _readable(path: Path) -> bool:
 
 def _translate(parts: list[Path], ready: Path, vocabulary: Vocabulary, progress: ProgressFn) -> int:
     """Write ids, offsets and the vocabulary with this text's counts; returns the number of tokens."""
-    table = vocabulary_table(vocabulary)
     counts = np.zeros(len(vocabulary), dtype=np.int64)
     n_tokens = 0
     with open(ready / TOKENS, "wb") as tokens, open(ready / OFFSETS, "wb") as offsets:
         np.zeros(1, dtype="<i8").tofile(offsets)
         for number, part in enumerate(parts):
             text = read_part(part)
-            ids = encode_part(text, table, vocabulary.boundary_id)
+            ids = encode_part(text, vocabulary)
             ids.astype("<u4", copy=False).tofile(tokens)
             ends = n_tokens + np.cumsum(text.lengths + (vocabulary.boundary_id is not None))
             ends.astype("<i8", copy=False).tofile(offsets)

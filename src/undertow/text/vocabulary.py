@@ -11,26 +11,37 @@ from numpy.typing import NDArray
 
 from undertow.errors import FormatError, InputError
 from undertow.files import write_bytes
+from undertow.text.word_classes import CLASSES, word_class
 
 UNKNOWN = "<unk>"
 MAX_WORDS = 2**31 - 1
+SMALLEST_WITH_CLASSES = 4 * len(CLASSES)  # in a smaller vocabulary the classes would crowd out the words
 
 
 class Vocabulary:
-    """Words in the order of their ids: the unknown word, the boundary if there is one, then by falling count.
+    """Words in the order of their ids: the unknown word, the boundary if there is one, the classes of unknown words if
+    there are any (see `word_classes`), then by falling count.
 
-    Ties are broken by code point, so that the same counts give the same ids everywhere. `id` answers with the
-    unknown word's id for a word that is not here; `word in vocabulary` tells which case it is.
+    Ties are broken by code point, so that the same counts give the same ids everywhere. `id` answers with the id of
+    its class, or else of the unknown word, for a word that is not here; `word in vocabulary` tells which case it is.
     """
 
-    __slots__ = ("_boundary", "_counts", "_ids", "_words")
+    __slots__ = ("_boundary", "_counts", "_ids", "_n_classes", "_words")
 
-    def __init__(self, words: Sequence[str], counts: Sequence[int] | NDArray[np.int64], *, boundary: bool = False):
+    def __init__(
+        self,
+        words: Sequence[str],
+        counts: Sequence[int] | NDArray[np.int64],
+        *,
+        boundary: bool = False,
+        n_classes: int = 0,
+    ):
         self._words = tuple(words)
         self._counts = np.array(counts, dtype=np.int64)
         self._counts.flags.writeable = False
         self._boundary = boundary
-        n_special = 1 + boundary
+        self._n_classes = n_classes
+        n_special = self.n_special
         if len(self._words) < n_special or len(self._words) != len(self._counts):
             raise InputError(
                 f"A vocabulary needs its {n_special} special words and one count for each of its "
@@ -56,11 +67,14 @@ class Vocabulary:
         min_count: int = 1,
         unknown: str = UNKNOWN,
         boundary: str | None = None,
+        classes: bool = False,
     ) -> Vocabulary:
         """Choose the `size` (special words included) most frequent words seen at least `min_count` times.
 
         The counts of all other words go to the unknown word. A word of the text that is spelled like a special
-        word is that special word: corpora that were cut before (WikiText's `<unk>`, `<eos>`) keep their meaning.
+        word is that special word: corpora that were cut before (WikiText's `<unk>`, `<eos>`) keep their meaning. With
+        `classes`, the words left out count for the classes of their spelling; only classes that occur are kept, and
+        none in a vocabulary of fewer than 52 words.
         """
         specials = [unknown] if boundary is None else [unknown, boundary]
         if boundary == unknown:
@@ -73,15 +87,21 @@ class Vocabulary:
             ((w, int(c)) for w, c in counts.items() if c >= min_count and w not in specials),
             key=lambda item: (-item[1], item[0]),
         )
-        if size is not None:
+        n_classes = 0
+        if classes and (size is None or size >= SMALLEST_WITH_CLASSES):
+            ranked, by_class = _split_classes(counts, ranked, size, specials)
+            n_classes = len(by_class)
+            specials, ranked = specials + [w for w, _ in by_class], by_class + ranked
+        elif size is not None:
             ranked = ranked[: size - len(specials)]
-        kept = sum(c for _, c in ranked)
         n_boundary = 0 if boundary is None else int(counts.get(boundary, 0))
-        n_unknown = sum(int(c) for c in counts.values()) - kept - n_boundary
+        n_unknown = sum(int(c) for c in counts.values()) - sum(c for _, c in ranked) - n_boundary
+        first = [unknown] if boundary is None else [unknown, boundary]
         return cls(
-            specials + [w for w, _ in ranked],
+            first + [w for w, _ in ranked],
             [n_unknown] + ([] if boundary is None else [n_boundary]) + [c for _, c in ranked],
             boundary=boundary is not None,
+            n_classes=n_classes,
         )
 
     @property
@@ -109,11 +129,42 @@ class Vocabulary:
     def boundary_id(self) -> int | None:
         return 1 if self._boundary else None
 
+    @property
+    def n_classes(self) -> int:
+        """How many classes of unknown words there are; their ids follow those of the unknown word and the boundary."""
+        return self._n_classes
+
+    @property
+    def n_special(self) -> int:
+        """The ids below this one are no words of the text: the unknown word, the boundary, the classes."""
+        return 1 + self._boundary + self._n_classes
+
+    @property
+    def n_unknown(self) -> int:
+        """Tokens of the text that are no word here: those of the unknown word and of the classes."""
+        return int(self._counts.sum() - self._counts[self.n_special :].sum()) - (
+            int(self._counts[1]) if self._boundary else 0
+        )
+
+    def fallback(self) -> NDArray[np.int64]:
+        """For each word the id that stands for it when it is not known: its class or the unknown word's."""
+        out = np.zeros(len(self), dtype=np.int64)
+        if self._n_classes:
+            get = self._ids.get
+            out[:] = [get(word_class(w), 0) for w in self._words]
+        out[: self.n_special] = np.arange(self.n_special)
+        return out
+
     def id(self, word: str) -> int:
-        """The word's id; the unknown word's id for a word that is not here."""
-        return self._ids.get(word, 0)
+        """The word's id; that of its class, or of the unknown word, for a word that is not here."""
+        i = self._ids.get(word)
+        if i is None:
+            i = self._ids.get(word_class(word), 0) if self._n_classes else 0
+        return i
 
     def encode(self, tokens: Iterable[str]) -> NDArray[np.uint32]:
+        if self._n_classes:
+            return np.array([self.id(t) for t in tokens], dtype=np.uint32)
         get = self._ids.get
         return np.array([get(t, 0) for t in tokens], dtype=np.uint32)
 
@@ -122,7 +173,7 @@ class Vocabulary:
 
     def with_counts(self, counts: Sequence[int] | NDArray[np.int64]) -> Vocabulary:
         """The same words counted in another text."""
-        return Vocabulary(self._words, counts, boundary=self._boundary)
+        return Vocabulary(self._words, counts, boundary=self._boundary, n_classes=self._n_classes)
 
     def __len__(self) -> int:
         return len(self._words)
@@ -134,7 +185,8 @@ class Vocabulary:
         """Two vocabularies are equal when ids mean the same words; the counts do not matter."""
         if not isinstance(other, Vocabulary):
             return NotImplemented
-        return self._words == other._words and self._boundary == other._boundary
+        mine, theirs = (self._words, self._boundary, self._n_classes), (other._words, other._boundary, other._n_classes)
+        return mine == theirs
 
     __hash__ = None  # type: ignore[assignment]  # equality is over a long list: use `fingerprint` as a key
 
@@ -144,12 +196,12 @@ class Vocabulary:
 
     def fingerprint(self) -> str:
         """A hash of the words and their order, to compare vocabularies across directories."""
-        text = "\n".join(self._words) + f"\n{self._boundary}"
+        text = "\n".join(self._words) + f"\n{self._boundary} {self._n_classes}"
         return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
     def write(self, path: Path) -> None:
         """One line a word, in the order of the ids: word, tab, count; the special words say what they are."""
-        roles = ["\tunknown"] + (["\tboundary"] if self._boundary else [])
+        roles = ["\tunknown"] + (["\tboundary"] if self._boundary else []) + ["\tclass"] * self._n_classes
         roles += [""] * (len(self) - len(roles))
         lines = (f"{w}\t{c}{r}\n" for w, c, r in zip(self._words, self._counts.tolist(), roles, strict=True))
         write_bytes(path, "".join(lines).encode("utf-8"))
@@ -168,20 +220,43 @@ class Vocabulary:
             raise FormatError(f"{path} does not end in a line end: the file was cut; write the directory again.")
         words: list[str] = []
         counts: list[int] = []
-        boundary = False
+        boundary, n_classes = False, 0
         for number, line in enumerate(lines):
             word, _, rest = line.partition("\t")
             count, _, role = rest.partition("\t")
-            expected = ("unknown",) if number == 0 else ("", "boundary") if number == 1 else ("",)
+            expected = {0: ("unknown",), 1: ("", "boundary", "class")}.get(number, ("", "class"))
+            if role == "class" and number != 1 + boundary + n_classes:
+                expected = ()  # classes follow the other special words without a gap
             if role not in expected or not (count.isascii() and count.isdigit()) or len(count) > 18:
                 raise FormatError(f"{path}, line {number + 1}: not a word with its count; write the directory again.")
             boundary |= role == "boundary"
+            n_classes += role == "class"
             words.append(word)
             counts.append(int(count))
         try:
-            return cls(words, counts, boundary=boundary)
+            return cls(words, counts, boundary=boundary, n_classes=n_classes)
         except InputError as e:
             raise FormatError(f"{path}: {e}") from None
+
+
+def _split_classes(
+    counts: Mapping[str, int], ranked: list[tuple[str, int]], size: int | None, specials: list[str]
+) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
+    """The words to keep and the classes, by name, with the counts of the words left out."""
+    ranked = [(w, c) for w, c in ranked if w not in CLASSES]
+    n_classes = 0
+    while True:
+        # room for the classes is taken from the rarest words, which may add a class: twice is enough in practice
+        kept = ranked if size is None else ranked[: max(size - len(specials) - n_classes, 0)]
+        names = {w for w, _ in kept} | set(specials)
+        totals: dict[str, int] = {}
+        for word, count in counts.items():
+            if word not in names:
+                name = word if word in CLASSES else word_class(word)
+                totals[name] = totals.get(name, 0) + int(count)
+        if size is None or len(kept) + len(specials) + len(totals) <= size:
+            return kept, sorted(totals.items())
+        n_classes += 1
 
 
 def check_word(word: object, where: str) -> None:

@@ -38,8 +38,8 @@ svg { width: 100%; height: auto; } svg text { fill: var(--faint); font-size: 12p
 def corpus_page(corpus: Corpus, counts: LagCounts, *, title: str, words: Sequence[str] = ()) -> str:
     """The page as a string of HTML that loads nothing from anywhere; `words` get a table of their company each."""
     vocabulary = corpus.vocabulary
-    n_special = 1 if vocabulary.boundary is None else 2
-    unknown = vocabulary.counts[0] / corpus.n_tokens
+    n_special = vocabulary.n_special
+    unknown = vocabulary.n_unknown / corpus.n_tokens
     facts = [
         (f"{corpus.n_tokens:,}", "tokens"),
         (f"{corpus.n_sentences:,}", "sentences"),

@@ -1,0 +1,130 @@
+"""Fitting the LDS: from the encoded corpus to the likelihood of 50 full EM iterations, against gensim's Word2Vec.
+
+    .venv/bin/pip install -c constraints.txt '.[rivals]'
+    OMP_NUM_THREADS=1 .venv/bin/python benchmarks/lds.py              # eLife, 35 M tokens; about 10 minutes
+    OMP_NUM_THREADS=1 .venv/bin/python benchmarks/lds.py --all        # all text/ and the UN debates, about 90 M
+    OMP_NUM_THREADS=1 .venv/bin/python benchmarks/lds.py --monotone   # EM over kappa and h, is it monotone?
+
+One BLAS thread: the sparse products bring their own two, and the small matrices of the reduced EM are slower with more.
+Needs the real data (UNDERTOW_DATA, default ../shared/data). --work keeps the corpora between runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from undertow import LDS, Corpus, LagCounts
+from undertow.kernels.moments import text_moments
+from undertow.models.asos import LikelihoodWarning, e_step, evaluate, fit_asos
+from undertow.models.ssid import identify
+from undertow.text.reading import ReadingOptions
+
+LAGS = 7
+
+
+def corpora(work: Path, everything: bool) -> Corpus:
+    """The encoded corpus, built once."""
+    data = Path(os.environ.get("UNDERTOW_DATA", Path(__file__).parents[2] / "shared" / "data"))
+    name = work / ("all.corpus" if everything else "elife.corpus")
+    if not name.exists():
+        inputs = [data / "text" / "elife.txt.xz"]
+        if everything:
+            inputs += [
+                data / "text" / "books.txt.xz",
+                data / "text" / "scotus.jsonl.xz",
+                data / "text" / "wikitext2.train.txt.xz",
+                data / "time" / "ungdc-1946-2014.jsonl.xz",
+            ]
+        Corpus.build(inputs, name, vocab_size=50_000, n_jobs=2, reading=ReadingOptions())
+    return Corpus.open(name, verify=False)
+
+
+def gensim_seconds(corpus: Corpus, size: int, work: Path) -> float:
+    from gensim.models import Word2Vec
+
+    text = work / "tokens.txt"
+    with open(text, "w", encoding="utf-8") as f:
+        for sentence in corpus.token_lists():
+            f.write(" ".join(sentence) + "\n")
+    start = time.perf_counter()
+    Word2Vec(corpus_file=str(text), vector_size=size, window=3, negative=10, epochs=5, workers=2, sg=0, min_count=1)
+    seconds = time.perf_counter() - start
+    text.unlink()
+    return seconds
+
+
+def moments_of(counts: LagCounts, **settings: Any) -> Any:
+    matrices = (counts.matrix(k) for k in range(1, LAGS + 1))
+    return text_moments(counts.vocabulary.counts, matrices, n_threads=2, **settings)
+
+
+def speed(corpus: Corpus, h: int, work: Path, n_iter: int) -> None:
+    defaults = LDS.param_defaults()
+    smoothing = {"kappa": corpus.n_tokens / len(corpus.vocabulary), "noise": defaults["noise"]}
+    start = time.perf_counter()
+    counts = LagCounts.from_corpus(corpus, lags=LAGS, n_jobs=2)
+    counted = time.perf_counter() - start
+    start = time.perf_counter()
+    model = LDS(h, n_iter=n_iter, random_state=0, n_jobs=2).fit(counts)
+    fitted = time.perf_counter() - start
+    print(f"{corpus.n_tokens:,} tokens, V = {len(corpus.vocabulary):,}, h = {h}, {smoothing}")
+    print(f"undertow: counting {counted:.1f} s, fit {fitted:.1f} s, together {counted + fitted:.1f} s", flush=True)
+    moments = moments_of(counts, **smoothing)
+    ours = evaluate(moments, model.params_)
+    params = identify(moments, h, np.random.default_rng(0))
+    start = time.perf_counter()
+    e_step(moments, params)
+    one = time.perf_counter() - start
+    start = time.perf_counter()
+    _, history = fit_asos(moments, params, 50)
+    fifty = time.perf_counter() - start
+    reached = history[-1].log_likelihood
+    print(f"likelihood: ours {ours:.2f}, 50 full iterations {reached:.2f} in {fifty:.0f} s (one E-step {one:.2f} s)")
+    print("reached" if ours >= reached else "NOT reached", flush=True)
+    rival = gensim_seconds(corpus, h, work)
+    print(f"gensim Word2Vec: {rival:.0f} s, {rival / (counted + fitted):.1f}× ours")
+    print(f"peak memory of this process {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MB")
+
+
+def monotone(corpus: Corpus) -> None:
+    """The largest fall of the likelihood in 20 full iterations, for each smoothing and width."""
+    counts = LagCounts.from_corpus(corpus, lags=LAGS, n_jobs=2)
+    print("| noise | κ | h | start | end | largest fall |\n|---|---|---|---|---|---|")
+    for noise in ("dropout", "uniform"):
+        for kappa in (10.0, 100.0, 1000.0):
+            for h in (50, 200):
+                moments = moments_of(counts, kappa=kappa, noise=noise)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error", LikelihoodWarning)
+                    _, history = fit_asos(moments, identify(moments, h, np.random.default_rng(0)), 20)
+                values = [i.log_likelihood for i in history]
+                fall = max(0.0, *(a - b for a, b in zip(values[:-1], values[1:], strict=True)))
+                print(f"| {noise} | {kappa:.0f} | {h} | {values[0]:.2f} | {values[-1]:.2f} | {fall:.1e} |", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--monotone", action="store_true")
+    parser.add_argument("--components", type=int, default=100)
+    parser.add_argument("--iterations", type=int, default=LDS.param_defaults()["n_iter"])
+    parser.add_argument("--work", type=Path, default=Path(__file__).parent / "work")
+    options = parser.parse_args()
+    options.work.mkdir(parents=True, exist_ok=True)
+    corpus = corpora(options.work, options.all)
+    if options.monotone:
+        monotone(corpus)
+    else:
+        speed(corpus, options.components, options.work, options.iterations)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,14 @@
+"""undertow fit: one subcommand a model."""
+
+from __future__ import annotations
+
+import click
+
+from undertow.cli.lazy import LazyGroup
+
+MODELS = {"lds": ("undertow.cli.fit_lds", "A linear dynamical system: token vectors in context.")}
+
+
+@click.group(cls=LazyGroup, verbs=MODELS)
+def command() -> None:
+    """Fit a model to text or counts."""

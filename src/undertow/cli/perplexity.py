@@ -1,0 +1,48 @@
+"""undertow perplexity: how well a model predicts a text."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import click
+
+from undertow.cli.common import json_option, progress_bar, show
+from undertow.cli.reading_options import text_options
+
+
+@click.command()
+@click.argument("model", type=click.Path())
+@click.argument("inputs", nargs=-1, required=True)
+@text_options
+@json_option
+def command(model: str, inputs: tuple[str, ...], as_json: bool, **given: Any) -> None:
+    """Say how well MODEL predicts each token of INPUTS (text files, globs, - for standard input).
+
+    All words the model does not know count as one, so compare models of one vocabulary only. If the model's corpus has
+    a word behind every sentence (--boundary), these are predicted too.
+    """
+    from undertow.cli.embed import sentence_batches
+    from undertow.cli.model import open_model
+
+    opened = open_model(model, "score")
+    vocabulary = opened.vocabulary_
+    end = [] if vocabulary.boundary is None else [vocabulary.boundary]
+    n_sentences = n_tokens = n_unknown = 0
+    total = 0.0
+    with progress_bar() as progress:
+        for batch in sentence_batches(inputs, progress, given):
+            sentences = [tokens + end for tokens in batch]
+            n_here = sum(map(len, sentences))
+            total += opened.score(sentences) * n_here
+            n_tokens += n_here
+            n_sentences += len(sentences)
+            n_unknown += sum(t not in vocabulary or t == vocabulary.unknown for tokens in batch for t in tokens)
+    unknown, perplexity = n_unknown / n_tokens, math.exp(-total / n_tokens)
+    facts = {
+        "sentences": n_sentences,
+        "tokens": n_tokens,
+        "unknown": unknown if as_json else f"{unknown:.2%}",
+        "perplexity": perplexity if as_json else f"{perplexity:,.2f}",
+    }
+    show(facts, as_json)
