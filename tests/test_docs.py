@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import lzma
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,14 +29,17 @@ def test_tutorials_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """On the bundled books, with a small state so that it is quick; all else as printed."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "news").mkdir()
-    with gzip.open("news/a.txt.gz", "wt") as f:
-        f.write("The bank of the river. The bank of the river rose.\n" * 9)
+    with lzma.open(REPO / "src" / "undertow" / "data" / "books.txt.xz") as books, gzip.open("news/a.txt.gz", "wb") as f:
+        f.write(books.read())
     (block,) = python_blocks(REPO / "README.md")
-    exec(compile(block, "README.md", "exec"), {})
-    out = capsys.readouterr().out
-    assert "18\n" in out and "bank of 18" in out and (tmp_path / "news.counts").is_dir()
+    assert "n_components=100" in block and "(n_tokens, 200)" in block
+    namespace: dict[str, Any] = {}
+    exec(compile(block.replace("n_components=100", "n_components=10"), "README.md", "exec"), namespace)
+    assert namespace["vectors"][0].shape == (8, 20) and (tmp_path / "news.lds").is_dir()
+    assert "Neighbor(word=" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("path", [*REPO.glob("*.md"), *(REPO / "docs").rglob("*.md")], ids=lambda p: p.name)

@@ -1,4 +1,4 @@
-"""undertow demo: the pipeline on the bundled corpus, ending in a page."""
+"""undertow demo: the bundled corpus from text to a model, ending in a page."""
 
 from __future__ import annotations
 
@@ -10,8 +10,13 @@ from typing import Any
 import click
 
 from undertow.cli.common import jobs_option, json_option, progress_bar, show
+from undertow.progress import Progress
 
 WORD = "bank"
+SENTENCES = (
+    "They sat down on the bank of the river and looked at the water",
+    "The bank refused to lend the company more money",
+)
 
 
 @click.command()
@@ -21,12 +26,14 @@ WORD = "bank"
 @jobs_option
 @json_option
 def command(out: str, jobs: int, as_json: bool) -> None:
-    """Build the bundled corpus, count it, say what it holds, and write a page to open."""
+    """Fit an LDS to the bundled corpus, show what it learned, and write a page to open."""
     from undertow.files import write_bytes
+    from undertow.models.lds import LDS
     from undertow.results.pairs import strongest_pairs
     from undertow.text.corpus import Corpus
     from undertow.text.lag_counts import LagCounts
     from undertow.view.corpus_page import corpus_page
+    from undertow.view.lds_sections import contexts_section, transitions_section
 
     start = time.perf_counter()
     target = Path(out)
@@ -39,10 +46,20 @@ def command(out: str, jobs: int, as_json: bool) -> None:
         counts = LagCounts.from_corpus(
             corpus, lags=7, n_jobs=jobs, out=target / "demo.counts", overwrite=True, progress=progress
         )
+        model = LDS(
+            50,
+            min_count=50,
+            random_state=0,
+            n_jobs=jobs,
+            callbacks=[lambda e: progress(Progress("fit", e.iteration, e.n_iter, "iteration"))],
+        ).fit(counts)
+    model.save(target / "demo.lds", overwrite=True)
+    sentences = [s.split() for s in SENTENCES]
     page = target / "index.html"
     title = "The bundled corpus: old books and court opinions"
-    write_bytes(page, corpus_page(corpus, counts, title=title, words=[WORD]).encode("utf-8"))
-    company = strongest_pairs(counts, 1, 8, word=WORD, min_count=3)
+    sections = [contexts_section(model, WORD, sentences), transitions_section(model)]
+    html = corpus_page(corpus, counts, title=title, words=[WORD], sections=sections)
+    write_bytes(page, html.encode("utf-8"))
     facts: dict[str, Any] = {
         "tokens": corpus.n_tokens,
         "sentences": corpus.n_sentences,
@@ -50,10 +67,27 @@ def command(out: str, jobs: int, as_json: bool) -> None:
         "different_pairs": [counts.nnz(k) for k in range(1, counts.lags + 1)],
         "most_frequent": list(corpus.vocabulary.words[corpus.vocabulary.n_special :][:12]),
         "strongest_pairs": [f"{p.first} {p.second}" for p in strongest_pairs(counts, 1, 8)],
-        f"company_of_{WORD}": [f"{p.first} {p.second}" for p in company],
+        "transitions": [f"{', '.join(t.before)} → {', '.join(t.after)}" for t in model.transitions(5, n_words=3)],
+        f"like_{WORD}": [x.word for x in model.neighbors(WORD, 8)],
+        **{
+            f"like_{WORD}_in_“{' '.join(s)}”": [x.word for x in model.neighbors(s, 8, position=s.index(WORD))]
+            for s in sentences
+        },
+        "model": str(target / "demo.lds"),
         "seconds": round(time.perf_counter() - start, 1),
         "page": str(page),
     }
-    show(facts, as_json)
-    if not as_json:
-        click.echo(f"\nOpen {page} in a browser.")
+    if as_json:
+        show(facts, True)
+        return
+    report(facts)
+    click.echo(f"\nOpen {page} in a browser.")
+
+
+def report(facts: dict[str, Any]) -> None:
+    """The facts for people: numbers in a line each, lists below their heading."""
+    show({k: v for k, v in facts.items() if not isinstance(v, list)}, False)
+    for heading, items in facts.items():
+        if isinstance(items, list) and isinstance(items[0], str):
+            gap = "\n  " if heading == "transitions" else ", "
+            click.echo(f"\n{heading.replace('_', ' ')}:\n  {gap.join(items)}")

@@ -62,7 +62,7 @@ Vectors = npt.NDArray[np.float32]
 class Transition(NamedTuple):
     """Words that lead into others: the strongest steps the hidden state takes."""
 
-    strength: float  # canonical correlation of the step, at most 1
+    strength: float  # correlation of the words before with the words after, at most 1
     before: list[str]
     after: list[str]
 
@@ -389,18 +389,17 @@ class LDS(Estimator):
     def transitions(self, n: int = 10, *, n_words: int = 5) -> list[Transition]:
         """The n strongest transitions, each as the words it leads from and to (Table 1 of the paper)."""
         self._check_fitted()
-        after, strengths, before = lds_queries.transition_directions(self.params_.A, self._stationary, n)
+        p, words = self.params_, self.vocabulary_.words
+        strengths, *sides = lds_queries.transition_loadings(p.A, p.C, self._stationary, self._steady.N, p.mu, n)
+        rare = ~self._frequent()
         out = []
-        allowed = self._frequent()
-        words = self.vocabulary_.words
-        C, mu = self.params_.C, self.params_.mu
-        tails = []
-        for directions in (before, after):
-            scores = lds_queries.word_scores(C, mu, self._stationary, directions)
-            tails.append(np.where(allowed[:, None], scores, -np.inf))
         for d, strength in enumerate(strengths.tolist()):
-            # a singular pair has no sign: take the one whose words stand out more
-            ends = [np.argsort(-tail[:, d], kind="stable")[:n_words] for tail in tails]
+            poles = []
+            for sign in (1, -1):  # a singular pair has no sign: of its two poles take the one that stands out more
+                scores = [np.where(rare, -np.inf, sign * side[:, d]) for side in sides]
+                ends = [np.argsort(-x, kind="stable")[:n_words] for x in scores]
+                poles.append((float(np.prod([x[e].mean() for x, e in zip(scores, ends, strict=True)])), ends))
+            _, ends = max(poles, key=lambda pole: pole[0])
             out.append(Transition(strength, *([words[i] for i in end] for end in ends)))
         return out
 

@@ -90,22 +90,18 @@ def predicted_states(filtered: Floats, offsets: NDArray[np.int64], A: Matrix) ->
     return out
 
 
-def transition_directions(A: Matrix, Pi: Matrix, n: int) -> tuple[Matrix, NDArray[np.float64], Matrix]:
-    """The n strongest transitions where E[xx'] = I: (to (h, n), canonical correlations (n,), from (h, n)).
+def transition_loadings(
+    A: Matrix, C: Matrix, Pi: Matrix, N: Matrix, mu: NDArray[np.float64], n: int
+) -> tuple[NDArray[np.float64], Matrix, Matrix]:
+    """The n strongest transitions: correlations (n,), and how far each word stands out before and after them (V, n).
 
-    Singular vectors of Π^{-½}AΠ^{½}, so the correlations are at most 1 (lds.md §6).
+    Singular pairs of the model's lag-1 moment CAΠC' between whitened words. The paper takes those of A itself; in
+    coordinates where E[xx'] = I these are all close to 1 on real text, and their vectors then mean little.
     """
-    root, inverse = sqrt_and_inverse(Pi)
-    u, s, vt = np.linalg.svd(inverse @ A @ root)
-    return u[:, :n], s[:n], vt[:n].T
-
-
-def word_scores(C: Matrix, mu: NDArray[np.float64], Pi: Matrix, directions: Matrix) -> Matrix:
-    """μ_i^{-½}C_iΠ^{½}v: how far word i lies along each direction (V, n)."""
-    root, _ = sqrt_and_inverse(Pi)
-    scale = np.divide(1.0, np.sqrt(mu), out=np.zeros_like(mu), where=mu > 0)
-    out: Matrix = scale[:, None] * (C @ (root @ directions))
-    return out
+    root, inverse = sqrt_and_inverse(N)
+    u, s, vt = np.linalg.svd(root @ A @ Pi @ root)
+    lift = np.divide(1.0, np.sqrt(mu), out=np.zeros_like(mu), where=mu > 0)[:, None] * C
+    return s[:n], lift @ (inverse @ vt[:n].T), lift @ (inverse @ u[:, :n])
 
 
 def nearest(vectors: Floats, query: Floats, n: int, allowed: NDArray[np.bool_]) -> tuple[NDArray[np.int64], Floats]:

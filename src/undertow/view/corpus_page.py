@@ -30,13 +30,19 @@ table { border-collapse: collapse; width: 100%; } td, th { text-align: left; pad
         border-bottom: 1px solid var(--line); } td:last-child, th:last-child { text-align: right;
         font-variant-numeric: tabular-nums; padding-right: 0; }
 svg { width: 100%; height: auto; } svg text { fill: var(--faint); font-size: 12px; }
+.prose td:last-child, .prose th:last-child { text-align: left; }
 .axis { stroke: var(--line); } .curve { fill: none; stroke: var(--deep); stroke-width: 2.5; }
 .words span { display: inline-block; margin: 0 .8rem .3rem 0; } .words small { color: var(--faint); }
 """
 
 
-def corpus_page(corpus: Corpus, counts: LagCounts, *, title: str, words: Sequence[str] = ()) -> str:
-    """The page as a string of HTML that loads nothing from anywhere; `words` get a table of their company each."""
+def corpus_page(
+    corpus: Corpus, counts: LagCounts, *, title: str, words: Sequence[str] = (), sections: Sequence[str] = ()
+) -> str:
+    """The page as a string of HTML that loads nothing from anywhere.
+
+    `words` get a table of their company each; `sections` are pieces of HTML of a model (`lds_sections`), shown first.
+    """
     vocabulary = corpus.vocabulary
     n_special = vocabulary.n_special
     unknown = vocabulary.n_unknown / corpus.n_tokens
@@ -55,6 +61,7 @@ def corpus_page(corpus: Corpus, counts: LagCounts, *, title: str, words: Sequenc
             [f"<title>{escape(title)}</title><style>{STYLE}</style>"],
             [f"<h1>{escape(title)}</h1><p class=faint>What undertow counted in this text."],
             ["<ul class=facts>", *(f"<li><b>{v}</b>{escape(k)}" for v, k in facts), "</ul>"],
+            sections,
             ["<h2>Frequent words</h2><p class=words>"],
             (f"<span>{escape(w)} <small>{c:,}</small></span> " for w, c in frequent),
             ["<h2>How the words are spread</h2>"],
