@@ -52,7 +52,7 @@ def test_nothing_stays_on_the_cluster(dask_engine):
 def foreign(tmp_path_factory):
     """Somebody else's cluster: TLS, two threads a worker, Dask's own settings."""
     if shutil.which("openssl") is None:
-        pytest.skip("needs openssl to make a certificate")
+        pytest.skip(reason="needs openssl to make a certificate")
     folder = tmp_path_factory.mktemp("tls")
     cert, key = str(folder / "cert.pem"), str(folder / "key.pem")
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=undertow"]

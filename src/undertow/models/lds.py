@@ -50,6 +50,7 @@ from undertow.models.base import (
     encode_sentences,
 )
 from undertow.models.lds_params import LDSParams, steady_state
+from undertow.models.lds_stream import TokenStream
 from undertow.models.ssid import identify, random_start
 from undertow.text.corpus import Corpus
 from undertow.text.lag_counts import LagCounts
@@ -327,7 +328,9 @@ class LDS(Estimator):
     def stream(self, delay: int = 5) -> TokenStream:
         """An object that takes tokens one at a time; see `TokenStream`."""
         self._check_fitted()
-        return TokenStream(self, delay)
+        s = self._steady
+        chain = ChainStream(self.params_.A, s.H, s.J, s.P, self._table, delay=delay)
+        return TokenStream(chain, self.vocabulary_, self._coordinates)
 
     # --- as a language model ----------------------------------------------------------------------------
 
@@ -438,27 +441,6 @@ class LDS(Estimator):
         self.state_moment_ = tensors["state_moment"]
         self.dropped_ = tensors["dropped"]
         self._prepare()
-
-
-class TokenStream:
-    """Tokens one at a time: `push` gives the filtered vector of the token at once and the smoothed one of the token
-    `delay` tokens before; `flush` ends the sentence and gives the smoothed vectors still due. Coordinates are those of
-    `transform`."""
-
-    def __init__(self, model: LDS, delay: int) -> None:
-        s = model._steady
-        self._model = model
-        self._chain = ChainStream(model.params_.A, s.H, s.J, s.P, model._table, delay=delay)
-
-    def push(self, token: str) -> tuple[Vectors, Vectors | None]:
-        vocabulary = self._model.vocabulary_
-        token_id = vocabulary.id(token)
-        filtered, smoothed = self._chain.push(None if token_id == vocabulary.unknown_id else token_id)
-        first = self._model._coordinates(filtered[None])[0]
-        return first, None if smoothed is None else self._model._coordinates(smoothed[None])[0]
-
-    def flush(self) -> Vectors:
-        return self._model._coordinates(self._chain.flush())
 
 
 __all__ = ["LDS", "LikelihoodWarning", "Neighbor", "TokenStream", "Transition"]
