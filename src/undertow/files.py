@@ -203,7 +203,14 @@ def exclusive(directory: Path, what: str) -> Iterator[None]:
             raise BusyError(
                 f"{directory} is in use: another process is {what} there; wait for it or choose another name."
             ) from None
-        yield
+        try:
+            yield
+        finally:
+            # nothing worth keeping: leave no empty directory behind; still under the lock
+            with contextlib.suppress(OSError):
+                if os.listdir(directory) == ["lock"]:
+                    os.unlink(directory / "lock")
+                    os.rmdir(directory)
     finally:
         os.close(fd)
 

@@ -247,6 +247,27 @@ def test_embed_from_standard_input_to_standard_output(place: Path, model: Any, t
     np.testing.assert_array_equal(vectors[1], model.transform(tokens)[1])
 
 
+def test_the_model_remembers_how_its_text_was_cut(place: Path, tmp_path: Path, capsys: Any) -> None:
+    lowered, out = tmp_path / "low.lds", tmp_path / "v.jsonl"
+    assert here(capsys, "fit", "lds", place / "news.txt", "-o", lowered, *SMALL, "--lower").returncode == 0
+    (tmp_path / "t.txt").write_text("The CAT sat.\n")
+
+    def tokens(*options: str) -> list[str]:
+        done = here(capsys, "embed", lowered, tmp_path / "t.txt", "-o", out, "--overwrite", *options)
+        assert done.returncode == 0, done.stderr
+        found: list[str] = json.loads(out.read_text())["tokens"]
+        return found
+
+    assert tokens() == ["the", "cat", "sat", "."]
+    assert tokens("--tokenizer", "spaces") == [
+        "the",
+        "cat",
+        "sat.",
+    ]  # what is given goes first, the rest is the model's
+    same = here(capsys, "neighbors", lowered, "--sentence", "THE BANK", "--word", "bank", "--json")
+    assert same.returncode == 0, same.stderr
+
+
 def test_a_reader_that_leaves_is_no_error(place: Path) -> None:
     verb = f"{sys.executable} -m undertow.cli.main embed {place / 'news.lds'} {place / 'news.txt'} --output-format text"
     done = subprocess.run(

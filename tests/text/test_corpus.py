@@ -144,6 +144,8 @@ def test_text_without_words_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no word in") as e:
         Corpus.build([tmp_path / "t.txt"], tmp_path / "c")
     assert is_one_sentence(str(e.value)) and not (tmp_path / "c").exists()
+    if name == "empty":
+        assert not (tmp_path / "c.partial").exists()
 
 
 @pytest.mark.parametrize(

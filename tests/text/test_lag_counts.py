@@ -77,6 +77,14 @@ def test_counts_equal_the_definition(sentences: list[list[str]], lags: int, acro
         assert counts.n_pairs(k) == truth[k - 1].total() and counts.nnz(k) == len(truth[k - 1])
 
 
+def test_the_rule_of_the_text_goes_along(corpus_dir: Path, tmp_path: Path) -> None:
+    counts = LagCounts.from_corpus(Corpus.open(corpus_dir), lags=1, out=tmp_path / "n")
+    assert counts.tokenizer and counts.tokenizer["rule"] == "spaces"
+    assert (counts + counts).tokenizer == counts.tokenizer
+    other = LagCounts.from_corpus(Corpus.from_sentences([["a"]], vocabulary=counts.vocabulary), lags=1)
+    assert other.tokenizer is None and (counts + other).tokenizer is None
+
+
 def test_row_is_the_later_word() -> None:
     corpus = Corpus.from_sentences([["a", "b"]])
     m = LagCounts.from_corpus(corpus, lags=1).matrix(1)

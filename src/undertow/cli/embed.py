@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from undertow.cli.common import json_option, overwrite_option, progress_bar, show
-from undertow.cli.reading_options import text_arguments, text_options
+from undertow.cli.reading_options import as_the_model, text_arguments, text_options
 from undertow.errors import InputError
 
 SUFFIXES = {".npz": "npz", ".parquet": "parquet", ".jsonl": "jsonl", ".txt": "text", ".tsv": "text"}
@@ -47,8 +47,8 @@ def command(
 ) -> None:
     """Write the vectors that MODEL gives the tokens of INPUTS (text files, globs, - for standard input).
 
-    Read the text as the model's was read: the same --tokenizer, --lower, --numbers and --hyphens. Memory does not grow
-    with the text.
+    The text is cut by the rule of the model's own text, unless the options say otherwise. Memory does not grow with the
+    text.
     """
     format_ = output_format or format_of(out)
     if out == "-" and format_ not in ("jsonl", "text"):
@@ -68,6 +68,7 @@ def command(
         "dimensions": 0,
     }
     opened = open_model(model, "transform")
+    given = as_the_model(given, opened)
     if view is not None and "view" not in signature(opened.transform).parameters:
         raise InputError(f"{model} is a model of the kind {opened.kind!r}, which has one view: leave out --view.")
     chosen = {} if view is None else {"view": view}

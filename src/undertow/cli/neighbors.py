@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from undertow.cli.common import json_option
-from undertow.cli.reading_options import rule, rule_options
+from undertow.cli.reading_options import as_the_model, rule, rule_options
 from undertow.errors import InputError
 
 
@@ -42,6 +42,7 @@ def command(
     from undertow.cli.model import open_model
 
     opened = open_model(model, "neighbors")
+    given = as_the_model(given, opened)
     if sentence is None:
         found = opened.neighbors(word, number)
     else:

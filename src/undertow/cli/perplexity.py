@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from undertow.cli.common import json_option, progress_bar, show
-from undertow.cli.reading_options import text_options
+from undertow.cli.reading_options import as_the_model, text_options
 
 
 @click.command()
@@ -26,6 +26,7 @@ def command(model: str, inputs: tuple[str, ...], as_json: bool, **given: Any) ->
     from undertow.cli.model import open_model
 
     opened = open_model(model, "score")
+    given = as_the_model(given, opened)
     vocabulary = opened.vocabulary_
     end = [] if vocabulary.boundary is None else [vocabulary.boundary]
     n_sentences = n_tokens = n_unknown = 0

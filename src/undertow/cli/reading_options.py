@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from undertow.cli.common import WordCount
 from undertow.errors import InputError
@@ -183,3 +184,25 @@ def rule(given: dict[str, Any], *, sentences: str) -> Tokenizer:
         hyphens=given["hyphens"],
         sentences=sentences,
     )
+
+
+def as_the_model(given: dict[str, Any], model: Any) -> dict[str, Any]:
+    """The options with the model's own rule in place of those that were not given: its text was cut by it."""
+    own = getattr(model, "tokenizer_", None) or {}
+    context = click.get_current_context()
+    names = {
+        "tokenizer": "rule",
+        "lower": "lower",
+        "numbers": "numbers",
+        "hyphens": "hyphens",
+        "sentences": "sentences",
+    }
+    followed = {
+        option: own[key]
+        for option, key in names.items()
+        if option in given
+        and key in own
+        and own["rule"] != "callable"
+        and context.get_parameter_source(option) == ParameterSource.DEFAULT
+    }
+    return {**given, **followed}

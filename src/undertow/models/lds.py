@@ -151,7 +151,7 @@ class LDS(Estimator):
             if self.init == "ssid"
             else (random_start(moments, self.n_components, rng))
         )
-        self._finish(*self._em(moments, params), counts.vocabulary)
+        self._finish(*self._em(moments, params), counts)
         self._counts = counts
         return self
 
@@ -174,7 +174,7 @@ class LDS(Estimator):
         # C in words is √μ_i C_i, whatever the whitening; the old one is the start under the new frequencies
         scale = np.sqrt(np.divide(old.mu, moments.mu, out=np.zeros_like(old.mu), where=moments.mu > 0))
         start = old._replace(C=moments.project(scale[:, None] * old.C), mu=moments.mu)
-        self._finish(*self._em(moments, start), counts.vocabulary)
+        self._finish(*self._em(moments, start), counts)
         self._counts = counts
         return self
 
@@ -246,9 +246,11 @@ class LDS(Estimator):
         return params, history, symmetrize(stats.E_xxT - steady_state(params).V_s)
 
     def _finish(
-        self, params: LDSParams, history: list[float], state_moment: npt.NDArray[np.float64], vocabulary: Vocabulary
+        self, params: LDSParams, history: list[float], state_moment: npt.NDArray[np.float64], counts: LagCounts
     ) -> None:
         """Set the fitted attributes, all at once."""
+        vocabulary = counts.vocabulary
+        self.tokenizer_ = counts.tokenizer
         self.params_ = params
         self.state_moment_ = state_moment
         self.vocabulary_ = vocabulary
@@ -434,12 +436,13 @@ class LDS(Estimator):
         return {**self.params_._asdict(), "state_moment": self.state_moment_, "dropped": self.dropped_}
 
     def _fitted_scalars(self) -> dict[str, Any]:
-        return {"n_components": self.params_.n_components}
+        return {"n_components": self.params_.n_components, "tokenizer": self.tokenizer_}
 
     def _restore(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
         self.params_ = LDSParams(**{name: tensors[name] for name in LDSParams._fields})
         self.state_moment_ = tensors["state_moment"]
         self.dropped_ = tensors["dropped"]
+        self.tokenizer_ = state.fitted["tokenizer"]
         self._prepare()
 
 

@@ -56,9 +56,11 @@ class LagCounts:
         edges: Sequence[int],
         *,
         across: bool,
+        tokenizer: dict[str, Any] | None = None,
         path: Path | None = None,
     ):
         self.vocabulary = vocabulary
+        self.tokenizer = tokenizer  # the rule the text was cut by, where it is known
         self.across = across
         self.path = path
         self._blocks = [list(lag) for lag in blocks]
@@ -116,7 +118,7 @@ class LagCounts:
         blocks: list[list[Rows]] = [[] for _ in range(self.lags)]
         for k, _, rows in _summed([self, other], edges):
             blocks[k - 1].append(rows)
-        return LagCounts(vocabulary, blocks, edges, across=self.across)
+        return LagCounts(vocabulary, blocks, edges, across=self.across, tokenizer=_one_rule([self, other]))
 
     def __radd__(self, other: object) -> LagCounts:
         """So that `sum(list_of_counts)` works."""
@@ -153,7 +155,8 @@ class LagCounts:
         if memory is not None:
             raise InputError("A memory limit needs a directory to count to: give `out` too.")
         blocks = counting.count_in_memory(corpus, lags, across, engine, progress)
-        return cls(corpus.vocabulary, blocks, counting.row_edges(corpus.vocabulary.counts), across=across)
+        edges = counting.row_edges(corpus.vocabulary.counts)
+        return cls(corpus.vocabulary, blocks, edges, across=across, tokenizer=corpus.manifest.get("tokenizer"))
 
     @classmethod
     def merge(
@@ -178,7 +181,7 @@ class LagCounts:
                 names[k - 1].append(f"lag{k:03d}-rows{b:05d}.csr")
                 write_rows(tmp / names[k - 1][-1], rows)
                 progress(Progress("merge", done + 1, n_files, "block"))
-            _finish(tmp, vocabulary, names, edges, parts[0].across)
+            _finish(tmp, vocabulary, names, edges, parts[0].across, _one_rule(parts))
             install_directory(tmp, out, overwrite=overwrite)
         return cls.open(out, verify=False)
 
@@ -203,6 +206,7 @@ class LagCounts:
             or edges[-1] != len(vocabulary)
             or len(vocabulary) != manifest["n_words"]
             or not isinstance(manifest.get("across"), bool)
+            or not isinstance(manifest.get("tokenizer"), dict | None)
         ):
             raise damaged
         blocks: list[list[Rows]] = []
@@ -217,7 +221,7 @@ class LagCounts:
                 if file.n_rows != edges[b + 1] - edges[b] or rows.indptr[-1] != file.nnz:
                     raise damaged
                 blocks[-1].append(rows)
-        return cls(vocabulary, blocks, edges, across=manifest["across"], path=path)
+        return cls(vocabulary, blocks, edges, across=manifest["across"], tokenizer=manifest["tokenizer"], path=path)
 
 
 def _check_addable(parts: Sequence[LagCounts]) -> tuple[Vocabulary, list[int]]:
@@ -278,7 +282,20 @@ def _slice_rows(counts: LagCounts, k: int, start: int, stop: int) -> Rows:
     return Rows(np.concatenate(indptr), np.concatenate(indices), np.concatenate(data))
 
 
-def _finish(directory: Path, vocabulary: Vocabulary, names: list[list[str]], edges: list[int], across: bool) -> None:
+def _one_rule(parts: Sequence[LagCounts]) -> dict[str, Any] | None:
+    """The tokenizer's rule if all texts were cut by the same."""
+    first = parts[0].tokenizer
+    return first if all(p.tokenizer == first for p in parts) else None
+
+
+def _finish(
+    directory: Path,
+    vocabulary: Vocabulary,
+    names: list[list[str]],
+    edges: list[int],
+    across: bool,
+    tokenizer: dict[str, Any] | None,
+) -> None:
     """Vocabulary and manifest: what makes a directory of row files a counts directory."""
     vocabulary.write(directory / VOCABULARY)
     pairs, nnz = [], []
@@ -295,6 +312,7 @@ def _finish(directory: Path, vocabulary: Vocabulary, names: list[list[str]], edg
             "n_words": len(vocabulary),
             "n_lags": len(names),
             "across": across,
+            "tokenizer": tokenizer,
             "row_edges": edges,
             "pairs": pairs,
             "nnz": nnz,
@@ -332,7 +350,7 @@ def _count_to_directory(
         write_json(work / PLAN, wanted)
         names = counting.count_to_files(corpus, lags, across, work.resolve(), engine, cut, progress)
         (work / PLAN).unlink()
-        _finish(work, corpus.vocabulary, names, edges, across)
+        _finish(work, corpus.vocabulary, names, edges, across, corpus.manifest.get("tokenizer"))
         install_directory(work, out, overwrite=overwrite)
         shutil.rmtree(partial, ignore_errors=True)
     return LagCounts.open(out, verify=False)
