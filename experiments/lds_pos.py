@@ -144,7 +144,9 @@ def main() -> None:
             won, lost = int((ours[0] & ~theirs[0]).sum()), int((~ours[0] & theirs[0]).sum())
             p = binomtest(won, won + lost).pvalue  # McNemar, exact, over the tokens of the first seed
             points = 100 * (ours.mean() - theirs.mean())
-            lines.append(f"\nLDS EM features, h={h}, against {rival}: {points:+.2f} points, McNemar p = {p:.1e}.")
+            lines.append(
+                f"\nLDS EM features, h={h}, against {rival}: {points:+.2f} points, McNemar p = {p:.1e} (first seed)."
+            )
             print(lines[-1], flush=True)
         lines.extend(["", "| vectors | width | accuracy | seconds to learn |", "|---|---|---|---|"])
         if not options.select:
