@@ -81,6 +81,10 @@ def test_the_rule_of_the_text_goes_along(corpus_dir: Path, tmp_path: Path) -> No
     counts = LagCounts.from_corpus(Corpus.open(corpus_dir), lags=1, out=tmp_path / "n")
     assert counts.tokenizer and counts.tokenizer["rule"] == "spaces"
     assert (counts + counts).tokenizer == counts.tokenizer
+    manifest = tmp_path / "n" / "manifest.json"
+    without = {k: v for k, v in json.loads(manifest.read_text()).items() if k != "tokenizer"}
+    manifest.write_text(json.dumps(without))
+    assert LagCounts.open(tmp_path / "n").tokenizer is None
     other = LagCounts.from_corpus(Corpus.from_sentences([["a"]], vocabulary=counts.vocabulary), lags=1)
     assert other.tokenizer is None and (counts + other).tokenizer is None
 

@@ -221,7 +221,7 @@ class LagCounts:
                 if file.n_rows != edges[b + 1] - edges[b] or rows.indptr[-1] != file.nnz:
                     raise damaged
                 blocks[-1].append(rows)
-        return cls(vocabulary, blocks, edges, across=manifest["across"], tokenizer=manifest["tokenizer"], path=path)
+        return cls(vocabulary, blocks, edges, across=manifest["across"], tokenizer=manifest.get("tokenizer"), path=path)
 
 
 def _check_addable(parts: Sequence[LagCounts]) -> tuple[Vocabulary, list[int]]:
