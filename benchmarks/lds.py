@@ -115,7 +115,9 @@ def main() -> None:
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--monotone", action="store_true")
     parser.add_argument("--components", type=int, default=100)
-    parser.add_argument("--iterations", type=int, default=LDS.param_defaults()["n_iter"])
+    parser.add_argument(
+        "--iterations", type=int, default=100, help="reduced ones; the default of LDS falls a little short"
+    )
     parser.add_argument("--work", type=Path, default=Path(__file__).parent / "work")
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
