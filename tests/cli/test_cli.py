@@ -26,7 +26,7 @@ def text_file(tmp_path: Path) -> Path:
 def test_from_text_to_counts_step_by_step(text_file: Path, tmp_path: Path) -> None:
     corpus, counts = tmp_path / "news.corpus", tmp_path / "news.counts"
     built = run("corpus", "build", text_file, "-o", corpus, "--vocab-size", "9")
-    assert built.returncode == 0 and "1,000" in built.stdout.replace("950", "1,000") and built.stderr == ""
+    assert built.returncode == 0 and "950" in built.stdout and built.stderr == ""
     counted = run("count", corpus, "-o", counts, "--lags", "3", "--json")
     facts = json.loads(counted.stdout)
     assert facts["lags"] == 3 and facts["tokens"] == Corpus.open(corpus).n_tokens
