@@ -179,6 +179,8 @@ def test_inspect_and_verify_know_the_model(place: Path) -> None:
     facts = json.loads(run("inspect", place / "news.lds", "--json").stdout)
     assert facts["kind"] == "lds" and facts["params"]["n_components"] == 3
     assert run("verify", place / "news.lds").stdout == f"{place / 'news.lds'}: whole (lds model)\n"
+    text = run("inspect", place / "news.lds").stdout
+    assert "objective" in text and "→" in text and max(map(len, text.split("\n"))) < 400
 
 
 # --- embed ----------------------------------------------------------------------------------------------

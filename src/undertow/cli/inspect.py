@@ -16,7 +16,23 @@ from undertow.errors import InputError
 @json_option
 def command(path: str, as_json: bool) -> None:
     """Say what a corpus, counts or model directory holds."""
-    show(describe(Path(path)), as_json)
+    facts = describe(Path(path))
+    show(facts if as_json else condensed(facts), as_json)
+
+
+def condensed(facts: dict[str, Any]) -> dict[str, Any]:
+    """For people: a model's long lists in a line each."""
+    if "tensors" not in facts:
+        return facts
+    history = facts["history"]
+    shapes = {name: "×".join(map(str, t["shape"])) for name, t in facts["tensors"].items()}
+    return {
+        **{k: v for k, v in facts.items() if k not in ("history", "tensors", "files")},
+        "iterations": len(history),
+        "objective": f"{history[0]:.6g} → {history[-1]:.6g}",
+        "tensors": shapes,
+        "bytes": sum(f["bytes"] for f in facts["files"].values()),
+    }
 
 
 def describe(path: Path) -> dict[str, Any]:
