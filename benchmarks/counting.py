@@ -117,7 +117,7 @@ def main() -> None:
         ):
             print(f"| {name} | {s:.2f} | {pairs / s / 1e6:.0f} | {rival / s:.1f}× |")
         print("\n| `undertow count --memory` | peak | of the limit | seconds |\n|---|---|---|---|")
-        for limit in ("600M", "1G", "2G", "4G"):
+        for limit in ("300M", "400M", "600M", "1G", "2G", "4G"):
             out = Path(tmp) / f"{limit}.counts"
             seconds, peak, _ = peak_of(
                 [*undertow, "count", str(Path(tmp) / "e.corpus"), "-o", str(out), "--memory", limit, "--json"]

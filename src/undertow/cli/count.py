@@ -52,6 +52,8 @@ def command(
     INPUTS is one corpus directory; or text files, from which a corpus is built first, beside the counts; or several
     counts directories over one vocabulary, which are added. After an interruption the same command goes on.
     """
+    from undertow.files import read_json
+    from undertow.text.corpus import MANIFEST
     from undertow.text.lag_counts import LagCounts
 
     kind = one_kind(inputs)
@@ -74,13 +76,14 @@ def command(
                 overwrite=overwrite,
                 progress=progress,
             )
+    manifest = read_json(Path(out) / MANIFEST)  # its sums, so that the counts need not be read again
     facts |= {
         "tokens": counts.n_tokens,
         "words": len(counts.vocabulary),
         "lags": counts.lags,
         "across_sentences": counts.across,
-        "pairs": [counts.n_pairs(k) for k in range(1, counts.lags + 1)],
-        "different_pairs": [counts.nnz(k) for k in range(1, counts.lags + 1)],
+        "pairs": manifest["pairs"],
+        "different_pairs": manifest["nnz"],
     }
     show(facts, as_json)
 

@@ -11,7 +11,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.linalg import LinAlgError
@@ -29,7 +29,7 @@ from undertow.kernels.linalg import (
     solve_lyapunov,
     symmetrize,
 )
-from undertow.kernels.moments import Array, LagOperator, reduce_moments
+from undertow.kernels.moments import Array, LagOperator
 from undertow.models.lds_params import LDSParams, SteadyState, steady_state
 
 Matrix = NDArray[np.float64]
@@ -305,16 +305,3 @@ def into_basis(params: LDSParams, basis: Array) -> LDSParams:
 def from_basis(params: LDSParams, basis: Array) -> LDSParams:
     """The parameters over the vocabulary again."""
     return params._replace(C=np.asarray(basis @ params.C, dtype=np.float64))
-
-
-def fit_reduced(
-    operator: LagOperator, params: LDSParams, n_iter: int, *, n_extra: int, **options: Any
-) -> tuple[LDSParams, list[Iteration]]:
-    """`fit_asos` (which see for the options) within a basis of n_components + n_extra columns.
-
-    An iteration costs neither text nor vocabulary, the basis about as much as four full iterations; calling this again
-    with the result renews it. The callback sees the parameters within the basis.
-    """
-    basis = reduced_basis(operator, params, n_extra)
-    small, history = fit_asos(reduce_moments(operator, basis), into_basis(params, basis), n_iter, **options)
-    return from_basis(small, basis), history

@@ -130,7 +130,7 @@ class Corpus:
 
     @classmethod
     def open(cls, path: str | Path, *, verify: bool = True) -> Corpus:
-        """Map a corpus directory. `verify=False` skips the hashes (about a second for each gigabyte)."""
+        """Map a corpus directory. `verify=False` skips the hashes (about two seconds for each gigabyte)."""
         path = Path(path)
         manifest = read_manifest(path, FORMAT, VERSION, ("n_tokens", "n_sentences", "n_words"))
         check_files(path, manifest["files"], hashes=verify)

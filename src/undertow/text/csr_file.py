@@ -82,6 +82,11 @@ class RowsFile:
         data = np.fromfile(self.path, dtype=self._dtype, count=n, offset=self._data_at + self.itemsize * start)
         return indices, data
 
+    def total(self) -> int:
+        """The sum of the counts, read a piece at a time: what is mapped would count as our memory."""
+        step = 1 << 20
+        return sum(int(self.piece(a, min(a + step, self.nnz))[1].sum(dtype=np.int64)) for a in range(0, self.nnz, step))
+
     def map(self) -> Rows:
         """The rows as views of the file."""
         whole = np.memmap(self.path, dtype=np.uint8, mode="r")

@@ -300,9 +300,9 @@ def _finish(
     vocabulary.write(directory / VOCABULARY)
     pairs, nnz = [], []
     for lag in names:
-        rows = [RowsFile(directory / name).map() for name in lag]
-        pairs.append(sum(int(r.data.sum(dtype=np.int64)) for r in rows))
-        nnz.append(sum(r.nnz for r in rows))
+        files = [RowsFile(directory / name) for name in lag]
+        pairs.append(sum(f.total() for f in files))
+        nnz.append(sum(f.nnz for f in files))
     write_json(
         directory / MANIFEST,
         {
