@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import json
 import os
 import random
@@ -25,8 +26,9 @@ from contract.cases import SENTENCES
 from contract.reference import DeletedInterpolation
 from undertow import LDS, Corpus, LagCounts, load
 from undertow.adapters.word2vec import read_word2vec
-from undertow.cli.common import plain_warnings
+from undertow.cli.common import plain_warnings, progress_bar
 from undertow.cli.main import main
+from undertow.progress import Progress
 from undertow.text import sentences as sentences_module
 
 SMALL = "--components 3 --iterations 2 --lags 3 --ssid-lags 2 --kappa 1 --seed 0 -j 1".split()
@@ -163,6 +165,28 @@ def test_progress_and_ctrl_c_on_a_terminal(place: Path, tmp_path: Path) -> None:
     assert screen.count("undertow: Interrupted after ") == 1 and "Warning" not in screen and "Traceback" not in screen
     assert 0 < facts["iterations"] < facts["planned_iterations"] == 1_000_002
     assert len(load(out).history_) == facts["iterations"]
+
+
+def test_ctrl_c_never_cuts_the_bar_in_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """tqdm leaves half an object behind when an interrupt falls into its constructor: it comes afterwards instead."""
+    import tqdm
+
+    whole = []
+
+    class Interrupted(tqdm.tqdm):  # type: ignore[type-arg]
+        def __init__(self, *args: Any, **keywords: Any) -> None:
+            signal.raise_signal(signal.SIGINT)
+            super().__init__(*args, **keywords)
+            whole.append(self)
+
+    monkeypatch.setattr(tqdm, "tqdm", Interrupted)
+    monkeypatch.setattr(sys, "stderr", terminal := io.StringIO())
+    monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), progress_bar() as progress:
+        progress(Progress("fit", 1, 2, "iteration", "objective -1"))
+    assert whole and whole[0].n == 1 and "objective -1" in terminal.getvalue()
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_a_warning_is_one_sentence(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:

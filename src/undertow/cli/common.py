@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -104,7 +106,7 @@ def progress_bar() -> Iterator[ProgressFn]:
 
     bar: Any = None
 
-    def show(p: Progress) -> None:
+    def draw(p: Progress) -> None:
         nonlocal bar
         if bar is None or bar.desc != p.stage + ": ":
             if bar is not None:
@@ -121,11 +123,53 @@ def progress_bar() -> Iterator[ProgressFn]:
         bar.set_postfix_str(p.text, refresh=False)
         bar.update(p.done - bar.n)
 
+    with _interrupts_outside() as whole:
+
+        def show(p: Progress) -> None:
+            with whole():
+                draw(p)
+
+        try:
+            yield show
+        finally:
+            with whole():
+                if bar is not None:
+                    bar.close()
+
+
+@contextmanager
+def _interrupts_outside() -> Iterator[Callable[[], AbstractContextManager[None]]]:
+    """Gives `whole`: Ctrl-C inside `with whole():` is raised at its end, because tqdm breaks when cut in the middle."""
+    before = signal.getsignal(signal.SIGINT)
+    inside = pending = False
+
+    def on_interrupt(*_: Any) -> None:
+        nonlocal pending
+        if not inside:
+            raise KeyboardInterrupt
+        pending = True
+
+    @contextmanager
+    def whole() -> Iterator[None]:
+        nonlocal inside, pending
+        inside = True
+        try:
+            yield
+        finally:
+            inside = False
+            if pending:
+                pending = False
+                raise KeyboardInterrupt
+
+    # another handler is the program's that called us; signals are the main thread's
+    if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
+        yield nullcontext
+        return
+    signal.signal(signal.SIGINT, on_interrupt)
     try:
-        yield show
+        yield whole
     finally:
-        if bar is not None:
-            bar.close()
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
