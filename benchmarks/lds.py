@@ -63,7 +63,8 @@ def gensim_seconds(corpus: Corpus, size: int, work: Path) -> float:
 
 def moments_of(counts: LagCounts, **settings: Any) -> Any:
     matrices = (counts.matrix(k) for k in range(1, LAGS + 1))
-    return text_moments(counts.vocabulary.counts, matrices, n_threads=2, **settings)
+    vocabulary = counts.vocabulary
+    return text_moments(vocabulary.counts, matrices, n_threads=2, fallback=vocabulary.fallback(), **settings)
 
 
 def speed(corpus: Corpus, h: int, work: Path, n_iter: int) -> None:
@@ -76,7 +77,8 @@ def speed(corpus: Corpus, h: int, work: Path, n_iter: int) -> None:
     model = LDS(h, n_iter=n_iter, random_state=0, n_jobs=2).fit(counts)
     fitted = time.perf_counter() - start
     print(f"{corpus.n_tokens:,} tokens, V = {len(corpus.vocabulary):,}, h = {h}, {smoothing}")
-    print(f"undertow: counting {counted:.1f} s, fit {fitted:.1f} s, together {counted + fitted:.1f} s", flush=True)
+    print(f"undertow: counting {counted:.1f} s, fit {fitted:.1f} s, together {counted + fitted:.1f} s")
+    print(f"after the last iteration {model.history_[-1]:.2f}", flush=True)
     moments = moments_of(counts, **smoothing)
     ours = evaluate(moments, model.params_)
     params = identify(moments, h, np.random.default_rng(0))

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from undertow.engine import Engine, count_workers
+from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError
 from undertow.kernels.gaussian_chain import (
     exact_gains,
@@ -145,13 +146,14 @@ class LDS(Estimator):
         self._check_params()
         counts = self._count(X, engine)
         rng = check_random_state(self.random_state)
-        moments = self._moments(counts)
-        params = (
-            identify(moments, self.n_components, rng, ssid_lags=self.ssid_lags)
-            if self.init == "ssid"
-            else (random_start(moments, self.n_components, rng))
-        )
-        self._finish(*self._em(moments, params), counts)
+        with one_blas_thread():
+            moments = self._moments(counts)
+            params = (
+                identify(moments, self.n_components, rng, ssid_lags=self.ssid_lags)
+                if self.init == "ssid"
+                else random_start(moments, self.n_components, rng)
+            )
+            self._finish(*self._em(moments, params), counts)
         self._counts = counts
         return self
 
@@ -169,12 +171,13 @@ class LDS(Estimator):
         if not isinstance(X, Corpus | LagCounts):
             X = Corpus.from_sentences(X, vocabulary=self.vocabulary_)
         counts = self._counts + self._count(X, engine)
-        moments = self._moments(counts)
-        old = self.params_
-        # C in words is √μ_i C_i, whatever the whitening; the old one is the start under the new frequencies
-        scale = np.sqrt(np.divide(old.mu, moments.mu, out=np.zeros_like(old.mu), where=moments.mu > 0))
-        start = old._replace(C=moments.project(scale[:, None] * old.C), mu=moments.mu)
-        self._finish(*self._em(moments, start), counts)
+        with one_blas_thread():
+            moments = self._moments(counts)
+            old = self.params_
+            # C in words is √μ_i C_i, whatever the whitening; the old one is the start under the new frequencies
+            scale = np.sqrt(np.divide(old.mu, moments.mu, out=np.zeros_like(old.mu), where=moments.mu > 0))
+            start = old._replace(C=moments.project(scale[:, None] * old.C), mu=moments.mu)
+            self._finish(*self._em(moments, start), counts)
         self._counts = counts
         return self
 
@@ -311,13 +314,15 @@ class LDS(Estimator):
     def _states(self, ids: Any, offsets: Any, filtered: bool, exact: bool) -> Vectors:
         A, s = self.params_.A, self._steady
         missing = ids == self.vocabulary_.unknown_id
-        if exact:
-            gains = exact_gains(A, self.params_.Q, s.N, self.params_.M, self._stationary)
-            both = smooth_exact(ids, offsets, missing, self._rows, gains)
-            return both[0] if filtered else both[1]
-        if filtered:
-            return filter_only(ids, offsets, missing, self._table, A, s.H)
-        return smooth(ids, offsets, missing, self._table, A, s.H, s.J, s.P)[1]
+        n_threads = count_workers(self.n_jobs)
+        with one_blas_thread():
+            if exact:
+                gains = exact_gains(A, self.params_.Q, s.N, self.params_.M, self._stationary)
+                both = smooth_exact(ids, offsets, missing, self._rows, gains, n_threads=n_threads)
+                return both[0] if filtered else both[1]
+            if filtered:
+                return filter_only(ids, offsets, missing, self._table, A, s.H, n_threads=n_threads)
+            return smooth(ids, offsets, missing, self._table, A, s.H, s.J, s.P, n_threads=n_threads)[1]
 
     def posterior_covariance(self, sentence: Sequence[str]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Filtered and smoothed covariances (n_tokens, h, h) of the state; only which words are unknown matters."""
@@ -340,8 +345,7 @@ class LDS(Estimator):
         """log p(token | tokens before it in its sentence), one array a sentence; unknown words are all one word."""
         self._check_fitted()
         ids, offsets = self._flat(X)
-        missing = ids == self.vocabulary_.unknown_id
-        filtered = filter_only(ids, offsets, missing, self._table, self.params_.A, self._steady.H)
+        filtered = self._states(ids, offsets, filtered=True, exact=False)
         lm = self._language_model()
         out = lds_queries.log_probabilities(lm, lds_queries.predicted_states(filtered, offsets, self.params_.A), ids)
         return [out[a:b] for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
