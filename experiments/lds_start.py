@@ -75,8 +75,8 @@ def main() -> None:
             for name, run in runs.items()
         ),
         "",
-        f"After {options.iterations} iterations the best random start is {ssid[-1] - best_random:.2f} behind, where the "
-        f"subspace start was {behind}.",
+        f"After {options.iterations} iterations the best random start is {ssid[-1] - best_random:.2f} behind, where "
+        f"the subspace start was {behind}.",
         "",
         "The paper's Figure 2 shows the same order and gives no table.",
         "",
