@@ -37,6 +37,7 @@ __all__ = [
     "ForwardResult",
     "Stats",
     "check_params",
+    "check_text",
     "e_step",
     "forward",
     "forward_backward_logs",
@@ -103,7 +104,7 @@ def e_step(
     whose state goes on across sentences; it is cut into `lanes` equal sequences, each with a start of its own, that are
     worked on side by side: 1 is exact, 64 or more are fast.
     """
-    ids, offsets = _checked(ids, offsets, params, missing)
+    ids, offsets = check_text(ids, offsets, params, missing)
     if carry:
         offsets = lane_offsets(len(ids), lanes)
     V, Z = params.emission.shape
@@ -161,7 +162,7 @@ def forward(
     n_threads: int = 1,
 ) -> ForwardResult:
     """The way forward alone: probabilities of tokens and, if asked for, filtered posteriors."""
-    ids, offsets = _checked(ids, offsets, params, missing)
+    ids, offsets = check_text(ids, offsets, params, missing)
     Z = len(params.initial)
     log_prob, dtype = np.zeros(len(ids)), params.emission.dtype
     states = np.empty((len(ids), Z), dtype=dtype) if filtered else None
@@ -195,7 +196,7 @@ def posterior(
     n_threads: int = 1,
 ) -> Array:
     """p(z_t | whole sentence), (N, Z) in the precision of the parameters; rows of an impossible sentence are zero."""
-    ids, offsets = _checked(ids, offsets, params, missing)
+    ids, offsets = check_text(ids, offsets, params, missing)
     out = np.zeros((len(ids), len(params.initial)), dtype=params.emission.dtype)
 
     def one_batch(batch: Batch, buffers: Buffers) -> None:
@@ -241,9 +242,10 @@ def lane_offsets(n_tokens: int, lanes: int) -> NDArray[np.int64]:
     return np.arange(lanes + 1, dtype=np.int64) * n_tokens // lanes
 
 
-def _checked(
+def check_text(
     ids: Array, offsets: Array, params: ChainParams, missing: NDArray[np.bool_] | None
 ) -> tuple[Array, NDArray[np.int64]]:
+    """ids and offsets as arrays; InputError if they do not fit each other, the marks, or the model."""
     ids, offsets = np.asarray(ids), np.asarray(offsets, dtype=np.int64)
     V, Z = params.emission.shape
     if params.transition.n_states != Z or np.shape(params.initial) != (Z,):
