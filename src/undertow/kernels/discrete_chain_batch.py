@@ -85,7 +85,7 @@ def n_lanes(n_states: int, n_sentences: int) -> int:
     A matter of the model and the text alone.
     """
     least, most = (64, 128) if n_states >= 1024 else (32, 256)
-    return min(max(-(-n_sentences // 8), least), most)
+    return min(max(-(-n_sentences // 4), least), most)
 
 
 def batches(ids: Array, offsets: Ints, missing: NDArray[np.bool_] | None, n_states: int) -> Iterator[Batch]:
