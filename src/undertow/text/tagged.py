@@ -36,8 +36,8 @@ def read_tagged(
 ) -> Iterator[TaggedSentence]:
     """The sentences of files with one word a row (globs, `-` for standard input), read as they are asked for.
 
-    tags: the column of the tags, counted from 1 or from the end as -1; in CoNLL-U also its name, such as "xpos". None is
-    the last column, in CoNLL-U "upos". White space within a word becomes "_", as everywhere in undertow.
+    tags: the column of the tags, counted from 1 or from the end as -1; in CoNLL-U also its name, such as "xpos". None
+    is the last column, in CoNLL-U "upos". White space within a word becomes "_", as everywhere in undertow.
     """
     options = reading or ReadingOptions()
     check_options(options)

@@ -56,7 +56,8 @@ class Report(NamedTuple):
     """What `evaluate` of a tagger returns.
 
     tokens: by group, "all" and, when the words of the training text are known, "oov" (not among them) and "rare" (at
-    most twice among them, the unseen included). spans: by type, and under ALL_TYPES together; None when tags mark no spans.
+    most twice among them, the unseen included). spans: by type, and under ALL_TYPES together; None when tags mark no
+    spans.
     """
 
     tokens: dict[str, Accuracy]
@@ -88,7 +89,7 @@ def token_accuracy(gold: Tags, predicted: Tags) -> Accuracy:
 def accuracy_by_group(
     words: Sequence[Sequence[str]], gold: Tags, predicted: Tags, vocabulary: Vocabulary
 ) -> dict[str, Accuracy]:
-    """Accuracy on all tokens, on words outside the training text ("oov") and on rare ones; spelling is compared exactly."""
+    """Accuracy on all tokens, on words outside the training text ("oov") and on rare ones; case counts."""
     check_same_lengths(gold, predicted)
     check_same_lengths(words, gold)
     counts = vocabulary.counts.tolist()
