@@ -96,7 +96,9 @@ class CRFTagger(Tagger):
             blob = path.read_bytes()
         self._open_blob(blob)
         self._set_common(words, tags, features)
-        self.history_ = trainer.objectives
+        # where zero weights are the best already, no iteration is reported: these are their likelihood
+        at_zero = -float(np.log(len(self.labels_)) * sum(map(len, tags)))
+        self.history_ = trainer.objectives or [at_zero]
         return self
 
     def predict(self, X: Any) -> list[list[str]]:

@@ -1,7 +1,7 @@
 """What a model knows about a token, as features a tagger can read.
 
 A representation is any object with a `name` and `features(sentences)`: for every sentence a list, for every token a
-dict of feature name → number. Those below make one of any fitted undertow model, and only these are saved with a tagger:
+dict of feature name → number. Those below make one of any fitted undertow model; only these are saved with a tagger:
 
     Vectors      `transform(sentences, view)`: a number a dimension
     States       `decode(sentences)`: the most likely state, or one a layer
@@ -89,7 +89,11 @@ class ModelFeatures(abc.ABC):
     def _respell(self, token: str, rule: Tokenizer) -> str:
         if token in self.model.vocabulary_:
             return token
-        pieces = [t for sentence in rule(_PENN.get(token, token)) for t in sentence]
+        plain = _PENN.get(token, token).replace("’", "'")
+        plain = plain.lower() if rule.lower else plain
+        if plain in self.model.vocabulary_:
+            return plain
+        pieces = [t for sentence in rule(plain) for t in sentence]
         return pieces[0] if len(pieces) == 1 else token  # what the rule would cut stays as it is: an unknown word
 
 
@@ -149,7 +153,12 @@ class States(ModelFeatures):
 
     def features(self, sentences: Sentences) -> Features:
         codes = [np.asarray(c) for c in self.model.decode(self.respell(sentences))]  # type: ignore[attr-defined]
-        return [[_layers(row) for row in c.reshape(len(c), -1).tolist()] for c in codes]
+        return [[_layers(row) for row in _flat(c).tolist()] for c in codes]
+
+
+def _flat(a: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A row a token, whatever else there is side by side; not by -1, which an empty sentence leaves undefined."""
+    return a.reshape(len(a), int(np.prod(a.shape[1:])))
 
 
 def _layers(row: list[Any]) -> dict[str, float]:
@@ -174,7 +183,7 @@ class Posteriors(ModelFeatures):
 
     def vectors(self, sentences: Sentences) -> Arrays:
         arrays = self.model.posterior(self.respell(sentences))  # type: ignore[attr-defined]
-        return [np.asarray(a, dtype=np.float32).reshape(len(a), -1) for a in arrays]
+        return [_flat(np.asarray(a, dtype=np.float32)) for a in arrays]
 
     def features(self, sentences: Sentences) -> Features:
         out = []
@@ -230,7 +239,8 @@ def as_representation(source: Any, view: str | None = None) -> Representation:
     """A representation as it is; a model by the adapter that fits it best, or that `view` names.
 
     Without a view, a model with cluster paths gives these, one with states the most likely ones, any other its
-    vectors. The views "states" (or "viterbi"), "posterior" and "path" name the adapters; any other is a view of the model's vectors.
+    vectors. The views "states" (or "viterbi"), "posterior" and "path" name the adapters; any other is a view of the
+    model's vectors.
     """
     if not isinstance(source, Estimator):
         if isinstance(source, Representation):
