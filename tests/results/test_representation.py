@@ -12,8 +12,9 @@ from sentences import is_one_sentence
 from undertow import LDS, Corpus
 from undertow.errors import InputError
 from undertow.models.base import Estimator
-from undertow.results.tagging import Paths, Posteriors, Representation, States, Vectors
+from undertow.results.tagging import Paths, Posteriors, Representation, States, Vectors, representation
 from undertow.results.tagging.representation import as_representation, as_representations
+from undertow.text.vocabulary import Vocabulary
 
 
 class Chain(Estimator):
@@ -75,6 +76,16 @@ def test_tokens_are_looked_up_as_the_model_spells_them(lds: LDS) -> None:
     assert Vectors(lowered).respell([["3.5", "-LRB-"]]) == [["3.5", "-LRB-"]]  # cut by its user: spelled by its user
     lowered.tokenizer_ = {"rule": "words", "lower": True, "numbers": "keep", "hyphens": "split"}
     assert Vectors(lowered).respell([["The", "3.5"]]) == [["the", "3.5"]]
+
+
+def test_a_model_that_is_fitted_later_or_again(lds: LDS, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(representation, "MOST_KNOWN", 2)
+    model = LDS()
+    vectors = Vectors(model)
+    vars(model).update(vars(lds))
+    assert vectors.respell([["3.5", "10", "-LRB-", "11"]]) == [["NUM", "NUM", "(", "NUM"]]
+    model.vocabulary_ = Vocabulary.from_counts({"10": 1})
+    assert vectors.respell([["3.5", "10"]]) == [["NUM", "10"]]
 
 
 def test_states_posteriors_and_paths() -> None:

@@ -34,6 +34,11 @@ def test_every_scheme_is_written_and_read(scheme: str) -> None:
         assert convert([tags], other) == [WRITTEN[other].split()]
 
 
+def test_iob1_says_b_only_within_a_type() -> None:
+    spans = [Span("a", 0, 1), Span("b", 1, 3), Span("b", 3, 4)]
+    assert tags_of(spans, 4, "iob1") == ["I-a", "I-b", "I-b", "B-b"]
+
+
 def test_names_by_which_the_schemes_also_go() -> None:
     assert tags_of(TWO, 8, "BIO") == WRITTEN["iob2"].split()
     assert tags_of([Span("", 1, 3)], 4, "IOBES") == ["O", "B", "E", "O"]

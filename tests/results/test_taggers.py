@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import subprocess
@@ -17,7 +18,7 @@ from oracles.naive_crf_features import naive_word_features
 from sentences import is_one_sentence
 from undertow import LDS, load
 from undertow.errors import InputError, MissingExtraError, NotFittedError, UndertowError
-from undertow.results.tagging import CRFTagger, LocalTagger, Vectors
+from undertow.results.tagging import CRFTagger, LocalTagger, Vectors, kept
 from undertow.results.tagging.crf import add_window, check_model_bytes
 from undertow.results.tagging.word_features import WordFeatures, shape
 from undertow.text.tagged import read_tagged
@@ -82,7 +83,8 @@ def test_a_saved_tagger_needs_nothing_but_its_directory(model: LDS, tmp_path: Pa
     shutil.move(tmp_path / "a", tmp_path / "elsewhere")
     loaded: Any = load(tmp_path / "elsewhere")
     assert [f.options() for f in loaded.features_] == [f.options() for f in both.features_]
-    assert loaded.features_[0].model is loaded.features_[1].model, "one model is kept once"
+    assert loaded.features_[0].model is loaded.features_[1].model
+    assert len(json.loads((tmp_path / "elsewhere" / "config.json").read_text())["fitted"]["models"]) == 1, "kept once"
     assert sorted(p.name for p in (tmp_path / "elsewhere").iterdir()) == [
         "README.md", "config.json", "model.safetensors", "vocabulary.txt",
     ]  # fmt: skip
@@ -169,6 +171,36 @@ def test_a_local_tagger_reads_vectors_too(model: LDS, tmp_path: Path) -> None:
     assert set(plain.evaluate(vectors, y).tokens) == {"all"}, "without words nobody knows which are unseen"
     plain.save(tmp_path / "t")
     assert load(tmp_path / "t").predict(vectors) == plain.predict(vectors)
+
+
+def test_the_scale_of_vectors_does_not_matter(model: LDS) -> None:
+    X, y = sentences(30)
+    vectors = model.transform(X)
+    large = [1024 * v for v in vectors]  # a power of two: the rounding is the same
+    plain, scaled = (LocalTagger(random_state=0, n_iter=3).fit(V, y) for V in (vectors, large))
+    np.testing.assert_allclose(scaled.network_.W1, plain.network_.W1, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(scaled.predict_proba(large)[0], plain.predict_proba(vectors)[0], rtol=1e-4)
+
+
+@needs_crf
+def test_penalties_pull_the_weights_to_zero() -> None:
+    X, y = sentences(30)
+    sure, strict, sparse = (CRFTagger(**p).fit(X, y) for p in ({"l2": 0.01}, {"l2": 100.0}, {"l1": 5.0, "l2": 0.01}))
+    assert sure.predict_proba(X)[0].max() > 0.99 and strict.predict_proba(X)[0].max() < 0.9
+    assert len(sparse._blob) < len(sure._blob) / 2, "l1 leaves most weights out"
+
+
+def test_a_kept_model_is_looked_at_as_closely_as_one_of_its_own(model: LDS) -> None:
+    record, tensors = kept.pack(model, "m.")
+    again = kept.unpack(record, tensors, "m.")
+    assert again.vocabulary_ == model.vocabulary_ and again.history_ == model.history_
+    assert {n: (t.dtype, t.shape) for n, t in kept.packed_spec(record, "m.").items()} == {
+        n: (t.dtype.name, t.shape) for n, t in tensors.items()
+    }
+    for change in ({"n_words": record["n_words"] + 1}, {"kind": "no-such-kind"}, {"format_version": 99}, {"more": 1}):
+        with pytest.raises(UndertowError) as e:
+            kept.unpack({**record, **change}, tensors, "m.")
+        assert is_one_sentence(str(e.value))
 
 
 def test_training_stops_when_the_held_out_sentences_say_so() -> None:

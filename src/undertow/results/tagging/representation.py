@@ -31,6 +31,7 @@ Sentences = Sequence[Sequence[str]]
 Features = list[list[dict[str, float]]]
 Arrays = list[npt.NDArray[np.float32]]
 
+MOST_KNOWN = 1_000_000
 _PENN = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}", "``": "“", "''": "”"}
 
 
@@ -60,8 +61,8 @@ class ModelFeatures(abc.ABC):
         self.model = model
         self.name = name or f"{getattr(model, 'kind', type(model).__name__)}-{self.adapter}"
         self.window = window
-        self._rule = _word_rule(model)
         self._spelling: dict[str, str] = {}
+        self._spelled_for: object = None  # the vocabulary that the spellings are of
 
     @abc.abstractmethod
     def features(self, sentences: Sentences) -> Features: ...
@@ -75,15 +76,18 @@ class ModelFeatures(abc.ABC):
 
     def respell(self, sentences: Sentences) -> list[list[str]]:
         """Tokens as the model's own text would have them."""
-        if self._rule is None:
+        rule = _word_rule(self.model)
+        if rule is None:
             return [list(tokens) for tokens in sentences]
         known = self._spelling
-        if len(known) > 1_000_000:  # a stream of ever new words must not fill the memory
+        # a stream of ever new words must not fill the memory; and the model may have been fitted again
+        if len(known) > MOST_KNOWN or self._spelled_for is not self.model.vocabulary_:
             known.clear()
+            self._spelled_for = self.model.vocabulary_
         for tokens in sentences:
             for token in tokens:
                 if token not in known:
-                    known[token] = self._respell(token, self._rule)
+                    known[token] = self._respell(token, rule)
         return [[known[token] for token in tokens] for tokens in sentences]
 
     def _respell(self, token: str, rule: Tokenizer) -> str:
@@ -213,23 +217,16 @@ class Paths(ModelFeatures):
         self.prefixes = tuple(prefixes)
         if not self.prefixes or not all(isinstance(n, int) and n > 0 for n in self.prefixes):
             raise InputError(f"prefixes={self.prefixes!r} must be lengths of bit strings, such as (4, 6, 10, 20).")
-        self._known: dict[str, dict[str, float]] = {}
 
     def options(self) -> dict[str, Any]:
         return {**super().options(), "prefixes": list(self.prefixes)}
 
     def features(self, sentences: Sentences) -> Features:
-        if len(self._known) > 1_000_000:
-            self._known.clear()
         return [[self._word(token) for token in tokens] for tokens in self.respell(sentences)]
 
     def _word(self, word: str) -> dict[str, float]:
-        found = self._known.get(word)
-        if found is None:
-            path = self.model.path(word) or ""  # type: ignore[attr-defined]
-            found = {f"{n}={path[:n]}": 1.0 for n in self.prefixes} if path else {}
-            self._known[word] = found
-        return found
+        path = self.model.path(word)  # type: ignore[attr-defined]
+        return {f"{n}={path[:n]}": 1.0 for n in self.prefixes} if path else {}
 
 
 ADAPTERS: dict[str, type[ModelFeatures]] = {c.adapter: c for c in (Vectors, States, Posteriors, Paths)}
