@@ -29,7 +29,9 @@ class Chain(Estimator):
         self.history_ = [0.0]
         return self
 
-    def decode(self, X: Any) -> list[Any]:
+    def decode(self, X: Any, method: str = "posterior") -> list[Any]:
+        if method == "viterbi":
+            return [np.zeros(len(s), dtype=int) for s in X]
         codes = [np.array([len(word) for word in s]) for s in X]
         return codes if self.n_layers == 1 else [np.stack([c, c % 2], axis=1) for c in codes]
 
@@ -42,11 +44,25 @@ class Chain(Estimator):
     _tensor_spec = _tensors = _restore = None  # type: ignore[assignment]
 
 
+class Flat(Chain):
+    """Stands for a model whose `transform` gives codes."""
+
+    kind = "flat-codes"
+
+    def transform(self, X: Any) -> list[Any]:
+        return [np.zeros(len(s), dtype=np.int32) for s in X]
+
+    def decode(self, X: Any) -> list[Any]:
+        return self.transform(X)
+
+
 class Clusters(Chain):
     kind = "some-clusters"
 
-    def path(self, word: str) -> str | None:
-        return {"the": "0110101", "bank": "10"}.get(word)
+    def path(self, word: str) -> str:
+        if word not in ("the", "bank", "nothing"):
+            raise InputError(f"The word {word!r} has no path.")
+        return {"the": "0110101", "bank": "10", "nothing": ""}[word]
 
 
 @pytest.fixture(scope="module")
@@ -71,11 +87,13 @@ def test_vectors_are_the_models(lds: LDS) -> None:
 
 def test_tokens_are_looked_up_as_the_model_spells_them(lds: LDS) -> None:
     given = ["The", "-LRB-", "``", "1,000", "’s", "spike-timing", "thirty"]
-    assert Vectors(lds).respell([given]) == [["The", "(", "“", "NUM", "'s", "spike-timing", "thirty"]]
+    assert Vectors(lds).spelled([given]) == [["The", "(", "“", "NUM", "'s", "spike-timing", "thirty"]]
     lowered = LDS(3, n_iter=1, n_full=0, lags=3, ssid_lags=2, kappa=1.0).fit(SENTENCES)
-    assert Vectors(lowered).respell([["3.5", "-LRB-"]]) == [["3.5", "-LRB-"]]  # cut by its user: spelled by its user
+    assert Vectors(lowered).spelled([["3.5", "-LRB-"]]) == [["3.5", "-LRB-"]]  # cut by its user: spelled by its user
+    assert Vectors(lowered, respell=True).spelled([["3.5", "-LRB-"]]) == [["NUM", "("]]
+    assert Vectors(lds, respell=False).spelled([["3.5", "-LRB-"]]) == [["3.5", "-LRB-"]]
     lowered.tokenizer_ = {"rule": "words", "lower": True, "numbers": "keep", "hyphens": "split"}
-    assert Vectors(lowered).respell([["The", "3.5"]]) == [["the", "3.5"]]
+    assert Vectors(lowered).spelled([["The", "3.5"]]) == [["the", "3.5"]]
 
 
 def test_a_model_that_is_fitted_later_or_again(lds: LDS, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,21 +101,22 @@ def test_a_model_that_is_fitted_later_or_again(lds: LDS, monkeypatch: pytest.Mon
     model = LDS()
     vectors = Vectors(model)
     vars(model).update(vars(lds))
-    assert vectors.respell([["3.5", "10", "-LRB-", "11"]]) == [["NUM", "NUM", "(", "NUM"]]
+    assert vectors.spelled([["3.5", "10", "-LRB-", "11"]]) == [["NUM", "NUM", "(", "NUM"]]
     model.vocabulary_ = Vocabulary.from_counts({"10": 1})
-    assert vectors.respell([["3.5", "10"]]) == [["NUM", "10"]]
+    assert vectors.spelled([["3.5", "10"]]) == [["NUM", "10"]]
 
 
 def test_states_posteriors_and_paths() -> None:
     sentences = [["the", "bank"], ["a"], []]
     assert States(Chain().fit()).features(sentences) == [[{"3": 1.0}, {"4": 1.0}], [{"1": 1.0}], []]
+    assert States(Chain().fit(), method="viterbi").features([["a"]]) == [[{"0": 1.0}]]
     layers = States(Chain(2).fit()).features(sentences)
     assert layers[0] == [{"0=3": 1.0, "1=1": 1.0}, {"0=4": 1.0, "1=0": 1.0}]
     posteriors = Posteriors(Chain().fit()).features(sentences)
     assert [[set(t) for t in s] for s in posteriors] == [[{"0"}, {"0", "2"}], [{"0"}], []]
     assert posteriors[0][1]["2"] == pytest.approx(0.75)
-    paths = Paths(Clusters().fit(), prefixes=(1, 4)).features([["the", "bank", "zzz"]])
-    assert paths == [[{"1=0": 1.0, "4=0110": 1.0}, {"1=1": 1.0, "4=10": 1.0}, {}]]
+    paths = Paths(Clusters().fit(), prefixes=(1, 4)).features([["the", "bank", "zzz", "nothing"]])
+    assert paths == [[{"1=0": 1.0, "4=0110": 1.0}, {"1=1": 1.0, "4=10": 1.0}, {}, {}]]
 
 
 def test_a_model_gives_what_it_is_best_at(lds: LDS) -> None:
@@ -105,7 +124,10 @@ def test_a_model_gives_what_it_is_best_at(lds: LDS) -> None:
     assert isinstance(as_representation(Chain().fit()), States)
     assert isinstance(as_representation(Clusters().fit()), Paths)
     assert isinstance(as_representation(Clusters().fit(), "posterior"), Posteriors)
-    assert isinstance(as_representation(Clusters().fit(), "viterbi"), States)
+    viterbi = as_representation(Clusters().fit(), "viterbi")
+    assert isinstance(viterbi, States) and viterbi.method == "viterbi"
+    states = as_representation(Clusters().fit(), "states")
+    assert isinstance(states, States) and states.method is None
     smooth = as_representation(lds, "smooth")
     assert isinstance(smooth, Vectors) and smooth.view == "smooth"
     assert as_representation(smooth) is smooth
@@ -130,6 +152,9 @@ def test_anything_with_a_name_and_features_will_do() -> None:
         lambda lds: Vectors(lds, window=-1),
         lambda lds: Vectors(lds, scale=float("nan")),
         lambda lds: Vectors(Chain().fit(), "smooth"),
+        lambda lds: Vectors(lds, respell="yes"),
+        lambda lds: Vectors(Flat().fit()).vectors([["a"]]),
+        lambda lds: States(Flat().fit(), method="viterbi"),
         lambda lds: Posteriors(Chain().fit(), least=1),
         lambda lds: Paths(Clusters().fit(), prefixes=()),
         lambda lds: as_representation("news.lds"),

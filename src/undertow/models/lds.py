@@ -74,6 +74,16 @@ class Neighbor(NamedTuple):
     cosine: float
 
 
+class Recurrence(NamedTuple):
+    """m_t = transition·m_{t−1} + inputs[x_t]; to first order log p(x_{t+1} = i) ≈ log frequency_i + outputs_i·m_t."""
+
+    transition: npt.NDArray[np.float64]  # (h, h)
+    inputs: npt.NDArray[np.float64]  # (V, h)
+    outputs: npt.NDArray[np.float64]  # (V, h)
+    frequency: npt.NDArray[np.float64]  # (V,)
+    spread: npt.NDArray[np.float64]  # (h,) standard deviation of each coordinate of m_t under the model
+
+
 class LDS(Estimator):
     """A Gaussian linear dynamical system fitted to pair counts.
 
@@ -339,6 +349,13 @@ class LDS(Estimator):
         chain = ChainStream(self.params_.A, s.H, s.J, s.P, self._table, delay=delay)
         return TokenStream(chain, self.vocabulary_, self._coordinates)
 
+    def recurrence(self) -> Recurrence:
+        """The filter as a recurrent network without squashing would have it; see `Recurrence`."""
+        self._check_fitted()
+        counts = self.vocabulary_.counts + 1.0  # a word without counts gets a finite logarithm
+        A, spread = self.params_.A, np.sqrt(np.diag(self._stationary - self._steady.Sigma0))
+        return Recurrence(self._steady.H, self._table.astype(np.float64), self._rows @ A, counts / counts.sum(), spread)
+
     # --- as a language model ----------------------------------------------------------------------------
 
     def log_probabilities(self, X: Corpus | Iterable[Sequence[str]]) -> list[npt.NDArray[np.float64]]:
@@ -450,4 +467,4 @@ class LDS(Estimator):
         self._prepare()
 
 
-__all__ = ["LDS", "LikelihoodWarning", "Neighbor", "TokenStream", "Transition"]
+__all__ = ["LDS", "LikelihoodWarning", "Neighbor", "Recurrence", "TokenStream", "Transition"]

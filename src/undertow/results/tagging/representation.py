@@ -45,12 +45,18 @@ class Representation(Protocol):
 
 
 class ModelFeatures(abc.ABC):
-    """What the adapters share: the model, its name in features, its window, and its spelling of tokens."""
+    """What the adapters share: the model, its name in features, its window, and its spelling of tokens.
+
+    respell: None looks tokens up as the model's words rule would have written them, where the model knows that its text
+    was cut by this rule; True does so with undertow's usual rule where it does not know; False never.
+    """
 
     ability: str  # the method the model must have
     adapter: str  # the name in files
 
-    def __init__(self, model: Estimator, *, name: str | None = None, window: int | None = None) -> None:
+    def __init__(
+        self, model: Estimator, *, name: str | None = None, window: int | None = None, respell: bool | None = None
+    ) -> None:
         if not hasattr(model, self.ability):
             raise InputError(
                 f"{type(self).__name__} needs a model with the method {self.ability}, "
@@ -58,7 +64,10 @@ class ModelFeatures(abc.ABC):
             )
         if window is not None and (isinstance(window, bool) or not isinstance(window, int) or not 0 <= window <= 10):
             raise InputError(f"window={window!r} must be a whole number from 0 to 10, or None for the tagger's own.")
+        if respell not in (None, True, False):
+            raise InputError(f"respell={respell!r} must be True, False, or None for what the model's text says.")
         self.model = model
+        self.respell = respell
         self.name = name or f"{getattr(model, 'kind', type(model).__name__)}-{self.adapter}"
         self.window = window
         self._spelling: dict[str, str] = {}
@@ -69,14 +78,14 @@ class ModelFeatures(abc.ABC):
 
     def options(self) -> dict[str, Any]:
         """The constructor's arguments beside the model, as JSON."""
-        return {"name": self.name, "window": self.window}
+        return {"name": self.name, "window": self.window, "respell": self.respell}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.model!r}, name={self.name!r})"
 
-    def respell(self, sentences: Sentences) -> list[list[str]]:
+    def spelled(self, sentences: Sentences) -> list[list[str]]:
         """Tokens as the model's own text would have them."""
-        rule = _word_rule(self.model)
+        rule = self._rule()
         if rule is None:
             return [list(tokens) for tokens in sentences]
         known = self._spelling
@@ -89,6 +98,12 @@ class ModelFeatures(abc.ABC):
                 if token not in known:
                     known[token] = self._respell(token, rule)
         return [[known[token] for token in tokens] for tokens in sentences]
+
+    def _rule(self) -> Tokenizer | None:
+        """The rule by which tokens are spelled; None: as they are."""
+        if self.respell is False:
+            return None
+        return _word_rule(self.model) or (Tokenizer(sentences="lines") if self.respell else None)
 
     def _respell(self, token: str, rule: Tokenizer) -> str:
         if token in self.model.vocabulary_:
@@ -126,8 +141,9 @@ class Vectors(ModelFeatures):
         scale: float = 1.0,
         name: str | None = None,
         window: int | None = 0,
+        respell: bool | None = None,
     ) -> None:
-        super().__init__(model, name=name, window=window)
+        super().__init__(model, name=name, window=window, respell=respell)
         if not (isinstance(scale, int | float) and np.isfinite(scale)):
             raise InputError(f"scale={scale!r} must be a finite number.")
         if view is not None and "view" not in signature(model.transform).parameters:  # type: ignore[attr-defined]
@@ -141,7 +157,9 @@ class Vectors(ModelFeatures):
     def vectors(self, sentences: Sentences) -> Arrays:
         """An array (n_tokens, d) a sentence."""
         chosen = {} if self.view is None else {"view": self.view}
-        arrays = self.model.transform(self.respell(sentences), **chosen)  # type: ignore[attr-defined]
+        arrays = self.model.transform(self.spelled(sentences), **chosen)  # type: ignore[attr-defined]
+        if any(np.ndim(a) != 2 for a in arrays):
+            raise InputError(f"{type(self.model).__name__} gives no vectors by transform: read it another way.")
         return [np.asarray(a, dtype=np.float32) * np.float32(self.scale) for a in arrays]
 
     def features(self, sentences: Sentences) -> Features:
@@ -151,12 +169,34 @@ class Vectors(ModelFeatures):
 
 
 class States(ModelFeatures):
-    """The most likely state of each token, from `decode`; a model with several layers gives one a layer."""
+    """The most likely state of each token, from `decode`; a model with several layers gives one a layer.
+
+    method: how to decode, for models that know several ways; None for their usual one.
+    """
 
     ability, adapter = "decode", "states"
 
+    def __init__(
+        self,
+        model: Estimator,
+        *,
+        method: str | None = None,
+        name: str | None = None,
+        window: int | None = None,
+        respell: bool | None = None,
+    ) -> None:
+        super().__init__(model, name=name, window=window, respell=respell)
+        if method is not None and "method" not in signature(model.decode).parameters:  # type: ignore[attr-defined]
+            raise InputError(f"{type(model).__name__} decodes in one way: leave out method={method!r}.")
+        self.method = method
+
+    def options(self) -> dict[str, Any]:
+        return {**super().options(), "method": self.method}
+
     def features(self, sentences: Sentences) -> Features:
-        codes = [np.asarray(c) for c in self.model.decode(self.respell(sentences))]  # type: ignore[attr-defined]
+        chosen = {} if self.method is None else {"method": self.method}
+        found = self.model.decode(self.spelled(sentences), **chosen)  # type: ignore[attr-defined]
+        codes = [np.asarray(c) for c in found]
         return [[_layers(row) for row in _flat(c).tolist()] for c in codes]
 
 
@@ -175,9 +215,15 @@ class Posteriors(ModelFeatures):
     ability, adapter = "posterior", "posteriors"
 
     def __init__(
-        self, model: Estimator, *, least: float = 0.01, name: str | None = None, window: int | None = None
+        self,
+        model: Estimator,
+        *,
+        least: float = 0.01,
+        name: str | None = None,
+        window: int | None = None,
+        respell: bool | None = None,
     ) -> None:
-        super().__init__(model, name=name, window=window)
+        super().__init__(model, name=name, window=window, respell=respell)
         if not (isinstance(least, int | float) and 0 <= least < 1):
             raise InputError(f"least={least!r} must be a probability, at least 0 and below 1.")
         self.least = least
@@ -186,7 +232,7 @@ class Posteriors(ModelFeatures):
         return {**super().options(), "least": self.least}
 
     def vectors(self, sentences: Sentences) -> Arrays:
-        arrays = self.model.posterior(self.respell(sentences))  # type: ignore[attr-defined]
+        arrays = self.model.posterior(self.spelled(sentences))  # type: ignore[attr-defined]
         return [_flat(np.asarray(a, dtype=np.float32)) for a in arrays]
 
     def features(self, sentences: Sentences) -> Features:
@@ -212,8 +258,9 @@ class Paths(ModelFeatures):
         prefixes: Iterable[int] = (4, 6, 10, 20),
         name: str | None = None,
         window: int | None = None,
+        respell: bool | None = None,
     ) -> None:
-        super().__init__(model, name=name, window=window)
+        super().__init__(model, name=name, window=window, respell=respell)
         self.prefixes = tuple(prefixes)
         if not self.prefixes or not all(isinstance(n, int) and n > 0 for n in self.prefixes):
             raise InputError(f"prefixes={self.prefixes!r} must be lengths of bit strings, such as (4, 6, 10, 20).")
@@ -222,10 +269,13 @@ class Paths(ModelFeatures):
         return {**super().options(), "prefixes": list(self.prefixes)}
 
     def features(self, sentences: Sentences) -> Features:
-        return [[self._word(token) for token in tokens] for tokens in self.respell(sentences)]
+        return [[self._word(token) for token in tokens] for tokens in self.spelled(sentences)]
 
     def _word(self, word: str) -> dict[str, float]:
-        path = self.model.path(word)  # type: ignore[attr-defined]
+        try:
+            path = self.model.path(word)  # type: ignore[attr-defined]
+        except InputError:  # clusters refuse a word that has none
+            return {}
         return {f"{n}={path[:n]}": 1.0 for n in self.prefixes} if path else {}
 
 
@@ -246,12 +296,10 @@ def as_representation(source: Any, view: str | None = None) -> Representation:
             f"features={type(source).__name__} is neither a fitted model nor a representation, an object with a name "
             "and features(sentences)."
         )
-    named: dict[str, type[ModelFeatures]] = {
-        "states": States,
-        "viterbi": States,
-        "posterior": Posteriors,
-        "path": Paths,
-    }
+    if view in ("states", "viterbi") and hasattr(source, "decode"):
+        knows_viterbi = "method" in signature(source.decode).parameters
+        return States(source, method="viterbi" if view == "viterbi" and knows_viterbi else None)
+    named: dict[str | None, type[ModelFeatures]] = {"posterior": Posteriors, "path": Paths}
     if view in named and hasattr(source, named[view].ability):
         return named[view](source)
     if view is None:
