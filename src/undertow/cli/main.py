@@ -24,6 +24,7 @@ VERBS = {
     "perplexity": ("undertow.cli.perplexity", "Say how well a model predicts a text."),
     "transitions": ("undertow.cli.transitions", "List the strongest steps a model's hidden state takes."),
     "neighbors": ("undertow.cli.neighbors", "List the words most like a word, alone or in its sentence."),
+    "tag": ("undertow.cli.tag", "Learn a tagger from labelled text, score it, tag with it."),
     "export": ("undertow.cli.export", "Write a model's word vectors for other programs."),
     "inspect": ("undertow.cli.inspect", "Say what a corpus, counts or model directory holds."),
     "verify": ("undertow.cli.verify", "Check such directories down to the last byte."),
