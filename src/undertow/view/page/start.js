@@ -1,0 +1,17 @@
+// Begin. `window.undertow` lets tests, and the curious, look at what is drawn.
+
+window.undertow = Object.freeze({
+  names: NAMES, times: DATA.times, state, camera, distance, pairSeries, ellipse,
+  get pictures() { return pictures; },
+  labels: () => labels.shown.map(({ i, x0, x1, y0, y1 }) => ({ name: NAMES[i], x0, x1, y0, y1 })),
+  dot: (i) => ({ x: screenX(now.x[i]), y: screenY(now.y[i]), weight: now.weight[i] }),
+  draw,
+});
+
+new ResizeObserver(() => { resize(); redraw(); }).observe(canvas.parentElement);
+matchMedia(`(resolution: ${window.devicePixelRatio}dppx)`).addEventListener("change", () => { resize(); redraw(); });
+resize();
+setTheme(system.matches);
+for (const what of ["time", "playing", "pinned"]) for (const listener of listeners) listener(what);
+showSuggested();
+redraw();
