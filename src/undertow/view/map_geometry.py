@@ -109,3 +109,54 @@ def census(data: MapData) -> str:
     """How many of what, such as "90 countries and 300 words"."""
     counts = [(kind, data.kinds.count(kind)) for kind in data.kind_names]
     return " and ".join(f"{thousands(count)} {kind}" for kind, count in counts if count)
+
+
+def time_places(times: list[str]) -> Floats:
+    """Where each time stands between 0 and 1: by its number where all times are numbers in order, else evenly."""
+    try:
+        places = np.array([float(t) for t in times])
+        if not np.isfinite(places).all() or (np.diff(places) <= 0).any():
+            raise ValueError
+    except ValueError:
+        places = np.arange(float(len(times)))
+    span = places[-1] - places[0]
+    out: Floats = (places - places[0]) / (span if span > 0 else 1.0)
+    return out
+
+
+def picture_positions(data: MapData, shown: Plane) -> Floats:
+    """(T, n, 2) where everything is drawn; with one dimension, time runs from left to right."""
+    if shown.positions.shape[-1] > 1:
+        return shown.positions[..., :2]
+    height = float(np.ptp(shown.positions)) or 1.0
+    x = (time_places(data.times) - 0.5) * 1.6 * height
+    y = shown.positions[..., 0]
+    return np.stack([np.broadcast_to(x[:, None], y.shape), y], axis=-1)
+
+
+def extent(positions: Floats, weights: Floats, wide: float) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Limits of x and y that hold nearly all places where anything was seen, `wide` times as wide as high."""
+    seen = weights > 0
+    xy = positions[seen] if seen.any() else positions.reshape(-1, 2)
+    low, high = np.quantile(xy, [0.004, 0.996], axis=0)
+    middle = (low + high) / 2
+    size = (high - low).max() or 1.0
+    half = np.maximum(high - low, 0.02 * size) / 2 * 1.16
+    half_height = float(max(half[1], half[0] / wide))
+    half_width = half_height * wide
+    return (
+        (float(middle[0] - half_width), float(middle[0] + half_width)),
+        (float(middle[1] - half_height), float(middle[1] + half_height)),
+    )
+
+
+def label_order(data: MapData, kind: NDArray[np.integer], frame: int) -> NDArray[np.int64]:
+    """Entities by rank of weight within their kind, so that no kind crowds out the other; the absent last."""
+    weights = data.weights[frame]
+    score = np.where(weights > 0, weights + data.weights.mean(0), data.weights.mean(0) * 1e-6)
+    rank = np.empty(len(score))
+    for k in range(len(data.kind_names)):
+        members = np.flatnonzero(kind == k)
+        rank[members[np.argsort(-score[members], kind="stable")]] = np.arange(len(members)) + k / 10
+    rank[weights <= 0] += len(score)
+    return np.argsort(rank, kind="stable")

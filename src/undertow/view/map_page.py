@@ -153,9 +153,9 @@ def _lead(data: MapData) -> str:
     first, second = (*data.kind_names, data.kind_names[-1])[:2]
     span = f", from {data.times[0]} to {data.times[-1]}" if len(data.times) > 1 else f" in {data.times[0]}"
     return _clean(
-        f"{census(data)} on one map{span}. Where {first} and {second} stand close together, they came together more often "
-        "than their frequencies alone would explain. Only distances count, not directions; the ellipse around a pinned "
-        "dot holds its place with 90\N{NO-BREAK SPACE}% probability."
+        f"{census(data)} on one map{span}. Where {first} and {second} stand close together, they came together more "
+        "often than their frequencies alone would explain. Only distances count, not directions; the ellipse around "
+        "a pinned dot holds its place with 90\N{NO-BREAK SPACE}% probability."
     )
 
 
@@ -169,7 +169,7 @@ def _axes_note(data: MapData, shown: Plane) -> str:
     if d == 2:
         return "Right, left, up and down have no meaning of their own, and all times are turned alike."
     return (
-        f"This model has {d} dimensions. Drawn are the two principal axes of all positions, which hold {shown.shown:.0%} "
-        "of their spread, and the uncertainty along them: dots that look close may be apart along the others. "
+        f"This model has {d} dimensions. Drawn are the two principal axes of all positions, which hold "
+        f"{shown.shown:.0%} of their spread, and the uncertainty along them: dots that look close may be apart along the others. "
         "Distances and nearest neighbours in the list use all dimensions."
     )

@@ -65,8 +65,8 @@ function shares({ probability, of, by }) {
     svg("text", { x: CHART.left, y: CHART.low - 8 }, title), ...axis(CHART.end, "0"), ...axis(CHART.low, percent(most)),
   ];
   probability.forEach((v, f) => {
-    const height = (high * v) / most;
-    if (v > 0) nodes.push(svg("rect", { class: "bar", x: chartX(f) - wide / 2, y: CHART.end - height, width: wide, height }));
+    const height = (high * v) / most, x = chartX(f) - wide / 2, y = CHART.end - height;
+    if (v > 0) nodes.push(svg("rect", { class: "bar", x, y, width: wide, height }));
   });
   return nodes;
 }

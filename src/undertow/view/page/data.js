@@ -79,8 +79,8 @@ function squared(f, i, j) {
 }
 
 // Expected distance of two entities and its 90 % band, their errors taken as independent: the squared distance has mean
-// |δ|² + tr S and variance 2 tr S² + 4 δ'Sδ, and so has the gamma distribution whose quantiles (Wilson–Hilferty's) are
-// taken.
+// |δ|² + tr S and variance 2 tr S² + 4 δ'Sδ, and so has the gamma distribution whose quantiles (Wilson–Hilferty's)
+// are taken.
 function distance(f, i, j) {
   const square = squared(f, i, j), p = covariance(f, i), q = covariance(f, j);
   const xx = p[0] + q[0], xy = p[1] + q[1], yy = p[2] + q[2];

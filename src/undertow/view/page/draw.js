@@ -11,9 +11,10 @@ const MAX_WEIGHT = KIND_NAMES.map((_, kind) => {
 });
 const LARGEST = N > 1000 ? 5.5 : N > 300 ? 7 : 9;
 
-// Area by weight; dots grow a little as one comes closer.
+// Area by weight; dots are smaller on a small screen, and grow a little as one comes closer.
 const radius = (i) => {
-  const near = Math.min(Math.max((camera.scale / home.scale) ** 0.25, 0.8), 1.8);
+  const room = Math.min(Math.max(Math.min(camera.width, camera.height) / 650, 0.65), 1.1);
+  const near = room * Math.min(Math.max((camera.scale / home.scale) ** 0.25, 0.8), 1.8);
   return near * (1.6 + (LARGEST - 1.6) * Math.sqrt(now.weight[i] / MAX_WEIGHT[KIND[i]]));
 };
 
@@ -90,8 +91,9 @@ function drawEllipses(special, dim) {
     if (state.ellipses === "all") {
       ctx.beginPath();
       for (let i = 0; i < N; i++) if (KIND[i] === kind && visible(i) && !special.has(i)) addEllipse(i);
-      ctx.globalAlpha = dim ? 0.05 : 0.1;
-      ctx.fill();
+      ctx.globalAlpha = dim ? 0.15 : 0.3;
+      ctx.lineWidth = 0.8;
+      ctx.stroke(); // filled, they would run into one another
     }
     for (const i of special) {
       if (KIND[i] !== kind) continue;

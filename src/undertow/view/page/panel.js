@@ -41,8 +41,9 @@ function showPinned() {
 }
 
 function pinnedRow(i) {
-  const name = { type: "button", class: "name", dir: "auto", title: NAMES[i], text: NAMES[i], onclick: () => centre(i) };
-  const row = element("li", {}, dot(i), element("button", name));
+  const row = element("li", {}, dot(i), element("button", {
+    type: "button", class: "name", dir: "auto", title: NAMES[i], text: NAMES[i], onclick: () => centre(i),
+  }));
   if (i === active()) {
     const text = state.pairing ? "choose the other…" : "distance to…";
     row.append(button(text, `Distance of ${NAMES[i]} to another`, () => setPairing(!state.pairing)));
@@ -61,7 +62,8 @@ function showNear() {
   byId("near").replaceChildren(...kinds.flatMap((kind) => {
     const found = nearest(f, i, kind, 7);
     if (!found.length) return [];
-    const chips = found.map((j) => chip(NAMES[j], `Distance of ${NAMES[i]} and ${NAMES[j]} over time`, () => pinPair(i, j)));
+    const chips = found.map((j) =>
+      chip(NAMES[j], `Distance of ${NAMES[i]} and ${NAMES[j]} over time`, () => pinPair(i, j)));
     return [element("h3", { text: KIND_NAMES[kind] }), element("ul", { class: "chips" }, ...chips)];
   }));
 }

@@ -1,0 +1,135 @@
+"""Pictures and films of a moving map: PNG and SVG through matplotlib (`viz`), GIF and MP4 through imageio (`video`)."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from undertow.errors import InputError, MissingExtraError
+from undertow.files import check_file_target, finished_file
+from undertow.models.dynamic_map import MapData
+from undertow.view.map_frame import FrameDrawer
+from undertow.view.map_geometry import check_map
+
+PICTURES = ("png", "svg")
+FILMS = ("gif", "mp4")
+
+
+def save_picture(
+    map_data: MapData,
+    path: str | os.PathLike[str],
+    *,
+    time: str | None = None,
+    format: str | None = None,
+    title: str | None = None,
+    overwrite: bool = True,
+) -> list[Path]:
+    """Draw the map at a time (the last by default) as PNG or SVG; gives the files written.
+
+    Where the path holds `{time}`, every time gets a file of its own, unless one time is asked for.
+    """
+    check_map(map_data)
+    target = Path(path)
+    chosen = _format(target, format, PICTURES)
+    every = "{time}" in target.name and time is None
+    frames = list(range(len(map_data.times))) if every else [_frame(map_data, time)]
+    targets = [target.with_name(target.name.replace("{time}", _slug(map_data.times[f]))) for f in frames]
+    if len(set(targets)) != len(targets):
+        raise InputError(f"Two times of the map would share a file under {target}: their labels are too much alike.")
+    for each in targets:
+        check_file_target(each, overwrite=overwrite)
+    with _quiet():
+        drawer = FrameDrawer(map_data, title)
+        for frame, each in zip(frames, targets, strict=True):
+            with finished_file(each, overwrite=overwrite) as ready:
+                drawer.draw(float(frame))
+                drawer.save(ready, chosen)
+    return targets
+
+
+def save_film(
+    map_data: MapData,
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    title: str | None = None,
+    fps: int = 12,
+    seconds: float = 0.75,
+    overwrite: bool = True,
+    progress: Callable[[int, int], object] = lambda done, total: None,
+) -> int:
+    """Film the map from its first time to its last, `seconds` from one to the next; gives the number of pictures."""
+    check_map(map_data)
+    target = Path(path)
+    chosen = _format(target, format, FILMS)
+    if not 1 <= fps <= 60:
+        raise InputError(f"fps={fps} is no speed of a film: give between 1 and 60 pictures a second.")
+    if not 0 < seconds <= 60:
+        raise InputError(f"seconds={seconds} from one time to the next cannot be filmed: give more than 0, at most 60.")
+    imageio = _imageio(chosen)
+    check_file_target(target, overwrite=overwrite)
+    n_times = len(map_data.times)
+    moments = np.linspace(0.0, n_times - 1.0, max(round((n_times - 1) * seconds * fps), n_times - 1) + 1)
+    moments = np.append(moments, np.repeat(moments[-1], fps))  # a second to look at the end
+    with _quiet(), finished_file(target, overwrite=overwrite) as ready:
+        drawer = FrameDrawer(map_data, title)
+        if chosen == "gif":
+            options: dict[str, Any] = {"format": "GIF", "mode": "I", "duration": 1000 / fps, "loop": 0}
+        else:
+            options = {"format": "FFMPEG", "mode": "I", "fps": fps, "codec": "libx264", "macro_block_size": 16}
+            options |= {"pixelformat": "yuv420p", "ffmpeg_log_level": "error"}
+        with imageio.get_writer(str(ready), **options) as writer:
+            picture = None
+            for number, moment in enumerate(moments.tolist()):
+                if picture is None or moment != moments[number - 1]:
+                    drawer.draw(moment)
+                    picture = drawer.pixels()
+                writer.append_data(picture)
+                progress(number + 1, len(moments))
+    return len(moments)
+
+
+def _format(target: Path, format_: str | None, known: tuple[str, ...]) -> str:
+    chosen = format_ or target.suffix.lower().removeprefix(".")
+    if chosen not in known:
+        raise InputError(f"{target} does not show what to write by its ending: let it end in .{' or .'.join(known)}.")
+    return chosen
+
+
+def _frame(data: MapData, time: str | None) -> int:
+    if time is None:
+        return len(data.times) - 1
+    if time not in data.times:
+        raise InputError(f"The map has no time {time!r}: its times go from {data.times[0]} to {data.times[-1]}.")
+    return data.times.index(time)
+
+
+def _slug(label: str) -> str:
+    """A time's label as part of a file's name."""
+    return re.sub(r"[^\w.-]+", "-", label)[:80].lstrip(".") or "-"
+
+
+def _imageio(format_: str) -> Any:
+    try:
+        import imageio.v2
+
+        if format_ == "mp4":
+            import imageio_ffmpeg  # noqa: F401
+    except ImportError:
+        raise MissingExtraError(f"{format_.upper()} films need imageio: pip install 'undertow[video,viz]'.") from None
+    return imageio.v2
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """A name may hold letters that the font lacks: matplotlib draws a box for each, and need not say so."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"Glyph \d+ .*missing from font", category=UserWarning)
+        yield
