@@ -21,7 +21,7 @@ class Plane(NamedTuple):
 
     positions: Floats  # (T, n, d), the axes with the widest spread first
     covariances: Floats  # (T, n, k, k), k = min(d, 2): of the axes that are shown
-    rest: Floats  # (T, n) mean variance along each of the axes that are not shown; 0 without such axes
+    variances: Floats  # (T, n, d) along every axis
     shown: float  # share of the spread that the shown axes hold, 1 for d <= 2
 
 
@@ -69,12 +69,10 @@ def plane(data: MapData) -> Plane:
         axes = axes * np.where(axes[np.abs(axes).argmax(0), np.arange(d)] < 0, -1.0, 1.0)
     cov = np.asarray(data.covariances, dtype=np.float64)
     turned = np.einsum("ia,tnij,jb->tnab", axes[:, :k], cov, axes[:, :k], optimize=True)
-    # the trace does not depend on the axes
-    left = np.trace(cov, axis1=2, axis2=3) - np.trace(turned, axis1=2, axis2=3)
-    rest = (left / (d - k)).clip(0) if d > k else np.zeros(data.weights.shape)
+    variances = np.einsum("ia,tnij,ja->tna", axes, cov, axes, optimize=True).clip(0)
     total = float(spread.sum())
     shown = float(spread[:k].sum() / total) if total > 0 else 1.0
-    return Plane(centred @ axes, turned, rest, shown)
+    return Plane(centred @ axes, turned, variances, shown)
 
 
 def typical_distance(data: MapData) -> Floats:

@@ -61,6 +61,7 @@ def map_page(map_data: MapData, *, title: str | None = None) -> str:
         "title": escape(heading),
         "lead": escape(_lead(map_data)),
         "axes": escape(_axes_note(map_data, shown)),
+        "band": escape(_band_note(map_data)),
         "style": style,
         "data": _json(_payload(map_data, shown)),
         "script": script,
@@ -94,7 +95,7 @@ def _json(value: Any) -> str:
 
 def _payload(data: MapData, shown: Plane) -> dict[str, Any]:
     """Everything the page draws; arrays as base64 of little-endian 16-bit numbers, frame by frame."""
-    sd = np.sqrt(np.diagonal(shown.covariances, axis1=2, axis2=3).clip(0))  # (T, n, k)
+    sd = np.sqrt(shown.variances)  # (T, n, d)
     payload = {
         "times": [_clean(t) for t in data.times],
         "names": [_clean(name) for name in data.names],
@@ -114,13 +115,11 @@ def _payload(data: MapData, shown: Plane) -> dict[str, Any]:
             for p in data.pairs
         ],
     }
-    if sd.shape[-1] == 2:
+    if sd.shape[-1] > 1:
         product = sd[..., 0] * sd[..., 1]
         with np.errstate(invalid="ignore", divide="ignore"):
             correlation = np.where(product > 0, shown.covariances[..., 0, 1] / product, 0.0)
         payload["correlation"] = _linear(correlation.clip(-1, 1), 1.0)
-    if shown.positions.shape[-1] > 2:
-        payload["restSd"] = _logarithmic(np.sqrt(shown.rest))
     return payload
 
 
@@ -170,6 +169,16 @@ def _axes_note(data: MapData, shown: Plane) -> str:
         return "Right, left, up and down have no meaning of their own, and all times are turned alike."
     return (
         f"This model has {d} dimensions. Drawn are the two principal axes of all positions, which hold "
-        f"{shown.shown:.0%} of their spread, and the uncertainty along them: dots that look close may be apart along the others. "
-        "Distances and nearest neighbours in the list use all dimensions."
+        f"{shown.shown:.0%} of their spread, and the uncertainty along them: dots that look close may be apart "
+        "along the others. Distances and nearest neighbours in the list use all dimensions."
     )
+
+
+def _band_note(data: MapData) -> str:
+    d = data.positions.shape[-1]
+    if d == 1:
+        return ""
+    note = "its square is matched to a gamma distribution of the same mean and variance"
+    if d > 2:
+        note += ", in which the errors along axes that are not drawn count as independent"
+    return f" ({note})"

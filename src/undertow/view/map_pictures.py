@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from undertow.errors import InputError, MissingExtraError
 from undertow.files import check_file_target, finished_file
 from undertow.models.dynamic_map import MapData
-from undertow.view.map_frame import FrameDrawer
+from undertow.view.map_frame import DPI, SIZE, FrameDrawer
 from undertow.view.map_geometry import check_map
+
+Writer = Callable[[NDArray[np.uint8]], object]
 
 PICTURES = ("png", "svg")
 FILMS = ("gif", "mp4")
@@ -73,25 +78,21 @@ def save_film(
         raise InputError(f"fps={fps} is no speed of a film: give between 1 and 60 pictures a second.")
     if not 0 < seconds <= 60:
         raise InputError(f"seconds={seconds} from one time to the next cannot be filmed: give more than 0, at most 60.")
-    imageio = _imageio(chosen)
+    writer = _gif_writer if chosen == "gif" else _mp4_writer
+    _check_extra(chosen)
     check_file_target(target, overwrite=overwrite)
     n_times = len(map_data.times)
     moments = np.linspace(0.0, n_times - 1.0, max(round((n_times - 1) * seconds * fps), n_times - 1) + 1)
     moments = np.append(moments, np.repeat(moments[-1], fps))  # a second to look at the end
     with _quiet(), finished_file(target, overwrite=overwrite) as ready:
         drawer = FrameDrawer(map_data, title)
-        if chosen == "gif":
-            options: dict[str, Any] = {"format": "GIF", "mode": "I", "duration": 1000 / fps, "loop": 0}
-        else:
-            options = {"format": "FFMPEG", "mode": "I", "fps": fps, "codec": "libx264", "macro_block_size": 16}
-            options |= {"pixelformat": "yuv420p", "ffmpeg_log_level": "error"}
-        with imageio.get_writer(str(ready), **options) as writer:
+        with writer(ready, fps) as write:
             picture = None
             for number, moment in enumerate(moments.tolist()):
                 if picture is None or moment != moments[number - 1]:
                     drawer.draw(moment)
                     picture = drawer.pixels()
-                writer.append_data(picture)
+                write(picture)
                 progress(number + 1, len(moments))
     return len(moments)
 
@@ -116,15 +117,57 @@ def _slug(label: str) -> str:
     return re.sub(r"[^\w.-]+", "-", label)[:80].lstrip(".") or "-"
 
 
-def _imageio(format_: str) -> Any:
+def _check_extra(format_: str) -> None:
     try:
-        import imageio.v2
+        import imageio  # noqa: F401
 
         if format_ == "mp4":
             import imageio_ffmpeg  # noqa: F401
     except ImportError:
         raise MissingExtraError(f"{format_.upper()} films need imageio: pip install 'undertow[video,viz]'.") from None
-    return imageio.v2
+
+
+@contextmanager
+def _gif_writer(path: Path, fps: int) -> Iterator[Writer]:
+    import imageio.v2
+
+    opened: Any = imageio.v2.get_writer(str(path), format="GIF", mode="I", duration=1000 / fps, loop=0)
+    with opened as writer:
+        yield writer.append_data
+
+
+@contextmanager
+def _mp4_writer(path: Path, fps: int) -> Iterator[Writer]:
+    """H.264 that every browser plays, by the ffmpeg that imageio brings, called so that no pipe stays open."""
+    import imageio_ffmpeg
+
+    width, height = (round(side * DPI) for side in SIZE)
+    command = [
+        imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-loglevel", "error", "-f", "rawvideo", "-pix_fmt", "rgb24",
+        "-s", f"{width}x{height}", "-r", str(fps), "-i", "-", "-an", "-c:v", "libx264", "-crf", "20",
+        "-pix_fmt", "yuv420p", "-movflags", "+faststart", "-f", "mp4", str(path),
+    ]  # fmt: skip
+    with (
+        tempfile.TemporaryFile() as words,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=words) as ffmpeg,
+    ):
+        assert ffmpeg.stdin is not None
+        pipe = ffmpeg.stdin
+        try:
+            try:
+                yield lambda picture: pipe.write(picture.tobytes())
+            finally:
+                with suppress(BrokenPipeError):
+                    pipe.close()
+        except BrokenPipeError:
+            pass  # it has gone: its words say why
+        except BaseException:
+            ffmpeg.kill()
+            raise
+        if ffmpeg.wait():
+            words.seek(0)
+            said = " ".join(words.read().decode(errors="replace").split())[:300] or f"exit code {ffmpeg.returncode}"
+            raise InputError(f"{path.name} could not be filmed: ffmpeg says {said.rstrip('.')}.")
 
 
 @contextmanager

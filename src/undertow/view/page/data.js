@@ -1,7 +1,7 @@
 // The data, decoded once: positions, uncertainties and weights of N entities at T times in D dimensions.
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
-const T = DATA.times.length, N = DATA.names.length, D = DATA.d, K = Math.min(D, 2);
+const T = DATA.times.length, N = DATA.names.length, D = DATA.d;
 const NAMES = DATA.names, KIND = Uint8Array.from(DATA.kinds), KIND_NAMES = DATA.kindNames;
 
 function codes(text, Type) {
@@ -14,11 +14,10 @@ const logarithmic = (packed) =>
   Float32Array.from(codes(packed.data, Uint16Array), (c) => (c ? Math.exp(packed.low + packed.step * (c - 1)) : 0));
 
 const POS = linear(DATA.positions);      // (T, N, D)
-const SD = logarithmic(DATA.sd);         // (T, N, K) standard deviations along the axes shown
-const RHO = DATA.correlation ? linear(DATA.correlation) : null; // (T, N)
-const REST = DATA.restSd ? logarithmic(DATA.restSd) : null;     // (T, N) standard deviation along each other axis
+const SD = logarithmic(DATA.sd);         // (T, N, D) standard deviations along the axes
+const RHO = DATA.correlation ? linear(DATA.correlation) : null; // (T, N) of the two axes shown
 const WEIGHT = logarithmic(DATA.weights); // (T, N); 0: not seen at the time
-const RADIUS_90 = D === 1 ? 1.6448536269514722 : 2.145966026289347;
+const Z_95 = 1.6448536269514722, RADIUS_90 = D === 1 ? Z_95 : 2.145966026289347;
 
 // Where each time stands between 0 and 1: by its number where all times are numbers in order, else evenly.
 const TIME_X = (() => {
@@ -54,7 +53,7 @@ function interpolate(time, out) {
 function covariance(f, i) {
   const at = f * N + i;
   if (D === 1) return [0, 0, SD[at] ** 2];
-  const sx = SD[2 * at], sy = SD[2 * at + 1];
+  const sx = SD[D * at], sy = SD[D * at + 1];
   return [sx * sx, RHO[at] * sx * sy, sy * sy];
 }
 
@@ -80,21 +79,46 @@ function squared(f, i, j) {
 
 // Expected distance of two entities and its 90 % band, their errors taken as independent: the squared distance has mean
 // |δ|² + tr S and variance 2 tr S² + 4 δ'Sδ, and so has the gamma distribution whose quantiles (Wilson–Hilferty's)
-// are taken.
+// are taken. On a line the distance is a folded normal variable, and needs no such help.
 function distance(f, i, j) {
-  const square = squared(f, i, j), p = covariance(f, i), q = covariance(f, j);
-  const xx = p[0] + q[0], xy = p[1] + q[1], yy = p[2] + q[2];
-  const dx = D === 1 ? 0 : POS[(f * N + i) * D] - POS[(f * N + j) * D];
-  const dy = D === 1 ? POS[f * N + i] - POS[f * N + j] : POS[(f * N + i) * D + 1] - POS[(f * N + j) * D + 1];
-  const rest = REST ? REST[f * N + i] ** 2 + REST[f * N + j] ** 2 : 0;
-  const mean = square + xx + yy + rest * (D - K);
-  const variance = 2 * (xx * xx + 2 * xy * xy + yy * yy + rest * rest * (D - K)) +
-    4 * (dx * dx * xx + 2 * dx * dy * xy + dy * dy * yy + rest * Math.max(square - dx * dx - dy * dy, 0));
+  const p = (f * N + i) * D, q = (f * N + j) * D;
+  if (D === 1) return folded(Math.abs(POS[p] - POS[q]), Math.hypot(SD[p], SD[q]));
+  let mean = 0, variance = 0;
+  for (let k = 0; k < D; k++) {
+    const delta = (POS[p + k] - POS[q + k]) ** 2, s = SD[p + k] ** 2 + SD[q + k] ** 2;
+    mean += delta + s;
+    variance += 2 * s * s + 4 * delta * s;
+  }
+  const xy = covariance(f, i)[1] + covariance(f, j)[1];
+  variance += 4 * xy * xy + 8 * (POS[p] - POS[q]) * (POS[p + 1] - POS[q + 1]) * xy;
   const root = Math.sqrt(mean);
   if (!(variance > 0)) return { mean: root, low: root, high: root };
-  const shape = (mean * mean) / variance, z = 1.6448536269514722;
-  const quantile = (u) => root * Math.max(1 - 1 / (9 * shape) + u / (3 * Math.sqrt(shape)), 0) ** 1.5;
-  return { mean: root * (1 - 1 / (8 * shape) + 1 / (128 * shape * shape)), low: quantile(-z), high: quantile(z) };
+  const shape = (mean * mean) / variance;
+  const quantile = (z) => root * Math.max(1 - 1 / (9 * shape) + z / (3 * Math.sqrt(shape)), 0) ** 1.5;
+  return { mean: root * (1 - 1 / (8 * shape) + 1 / (128 * shape * shape)), low: quantile(-Z_95), high: quantile(Z_95) };
+}
+
+// The normal distribution function to within 1e-7 (Abramowitz and Stegun 7.1.26).
+function normal(z) {
+  const t = 1 / (1 + 0.3275911 * (Math.abs(z) / Math.SQRT2));
+  const poly = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))));
+  const tail = 0.5 * poly * Math.exp((-z * z) / 2);
+  return z > 0 ? 1 - tail : tail;
+}
+
+// |X| of a normal X with mean m ≥ 0 and standard deviation s.
+function folded(m, s) {
+  if (!(s > 0)) return { mean: m, low: m, high: m };
+  const quantile = (share) => {
+    let low = 0, high = m + 8 * s;
+    for (let k = 0; k < 60; k++) {
+      const r = (low + high) / 2;
+      if (normal((r - m) / s) - normal((-r - m) / s) < share) low = r; else high = r;
+    }
+    return (low + high) / 2;
+  };
+  const mean = s * Math.sqrt(2 / Math.PI) * Math.exp((-m * m) / (2 * s * s)) + m * (1 - 2 * normal(-m / s));
+  return { mean, low: quantile(0.05), high: quantile(0.95) };
 }
 
 // A pair over all times: the model's own numbers where it gave them, in either order.
