@@ -150,11 +150,13 @@ def _base64(codes: NDArray[np.generic]) -> str:
 
 def _lead(data: MapData) -> str:
     first, second = (*data.kind_names, data.kind_names[-1])[:2]
+    d = data.positions.shape[-1]
+    axes = " Time runs from left to right." if d == 1 else f" Drawn are two of {d} dimensions." if d > 2 else ""
     span = f", from {data.times[0]} to {data.times[-1]}" if len(data.times) > 1 else f" in {data.times[0]}"
     return _clean(
         f"{census(data)} on one map{span}. Where {first} and {second} stand close together, they came together more "
         "often than their frequencies alone would explain. Only distances count, not directions; the ellipse around "
-        "a pinned dot holds its place with 90\N{NO-BREAK SPACE}% probability."
+        "a pinned dot holds its place with 90\N{NO-BREAK SPACE}% probability." + axes
     )
 
 

@@ -9,13 +9,17 @@ const MAX_WEIGHT = KIND_NAMES.map((_, kind) => {
   for (let at = 0; at < T * N; at++) if (KIND[at % N] === kind && WEIGHT[at] > most) most = WEIGHT[at];
   return most || 1;
 });
-const LARGEST = N > 1000 ? 5.5 : N > 300 ? 7 : 9;
+const LARGEST = N > 5000 ? 5 : N > 1000 ? 5.5 : N > 300 ? 7 : 9, SMALLEST = N > 5000 ? 1 : 1.6;
+
+// The kind with the most members is drawn first, so that it does not bury the other.
+const SIZES = KIND_NAMES.map((_, kind) => KIND.reduce((sum, k) => sum + (k === kind), 0));
+const DRAWN = KIND_NAMES.map((_, kind) => kind).sort((p, q) => SIZES[q] - SIZES[p]);
 
 // Area by weight; dots are smaller on a small screen, and grow a little as one comes closer.
 const radius = (i) => {
   const room = Math.min(Math.max(Math.min(camera.width, camera.height) / 650, 0.65), 1.1);
   const near = room * Math.min(Math.max((camera.scale / home.scale) ** 0.25, 0.8), 1.8);
-  return near * (1.6 + (LARGEST - 1.6) * Math.sqrt(now.weight[i] / MAX_WEIGHT[KIND[i]]));
+  return near * (SMALLEST + (LARGEST - SMALLEST) * Math.sqrt(now.weight[i] / MAX_WEIGHT[KIND[i]]));
 };
 
 function readColours() {
@@ -187,19 +191,24 @@ function addDot(i, grow = 0) {
 }
 
 function drawDots(special, dim) {
-  KIND_NAMES.forEach((_, kind) => {
-    if (!state.kinds[kind]) return;
+  for (const kind of DRAWN.filter((k) => state.kinds[k])) {
     for (const absent of [true, false]) {
-      ctx.beginPath();
-      for (let i = 0; i < N; i++) {
-        if (KIND[i] === kind && !special.has(i) && now.weight[i] > 0 !== absent) addDot(i, absent ? 0.6 : 0);
-      }
       ctx.fillStyle = ctx.strokeStyle = colours.kinds[kind % 2];
       ctx.globalAlpha = (absent ? 0.3 : 0.72) * (dim ? 0.55 : 1);
       ctx.lineWidth = 0.8;
+      let pending = 0;
+      ctx.beginPath();
+      for (let i = 0; i < N; i++) {
+        if (KIND[i] !== kind || special.has(i) || now.weight[i] > 0 === absent) continue;
+        addDot(i, absent ? 0.6 : 0);
+        if (++pending < 250) continue; // many small paths are painted much faster than a large one
+        if (absent) ctx.stroke(); else ctx.fill();
+        ctx.beginPath();
+        pending = 0;
+      }
       if (absent) ctx.stroke(); else ctx.fill();
     }
-  });
+  }
   ctx.globalAlpha = 1;
 }
 

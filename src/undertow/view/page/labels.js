@@ -20,16 +20,15 @@ function clash(box, boxes) {
   return false;
 }
 
-// The four places beside a dot of radius r, the one used last first.
+// The best free place beside a dot of radius r, the one used last first.
 function place(i, text, size, sx, sy, r, boxes, before, insist) {
   const w = (textWidth(text) * size) / 12, gap = r + 4;
-  const places = [
-    [sx + gap, sy + size * 0.36], [sx - gap - w, sy + size * 0.36], [sx - w / 2, sy - gap - 1],
-    [sx - w / 2, sy + gap + size * 0.8],
-  ];
+  const places = [[sx + gap, sy + size * 0.36], [sx - gap - w, sy + size * 0.36]];
+  // on a line other dots are above and below
+  if (D > 1) places.push([sx - w / 2, sy - gap - 1], [sx - w / 2, sy + gap + size * 0.8]);
   const first = before ? before.side : 0;
-  for (let k = 0; k < 4; k++) {
-    const side = (first + k) % 4, [x, y] = places[side];
+  for (let k = 0; k < places.length; k++) {
+    const side = (first + k) % places.length, [x, y] = places[side];
     const box = { x0: x - 3, x1: x + w + 3, y0: y - size * 0.85, y1: y + size * 0.3, i, side, x, y, text, size };
     const off = box.x0 < 0 || box.x1 > camera.width || box.y0 < 0 || box.y1 > camera.height;
     if (!off && !clash(box, boxes)) return box;
