@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,10 @@ os.execv(sys.argv[3], sys.argv[3:])
 
 def find_chromium() -> str | None:
     return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+class PageError(AssertionError):
+    """What the page, or the protocol, refused."""
 
 
 class Browser:
@@ -70,7 +74,8 @@ class Browser:
         while self._number not in self._answers:
             self._receive(end)
         answer = self._answers.pop(self._number)
-        assert "error" not in answer, (method, answer["error"])
+        if "error" in answer:
+            raise PageError(method, answer["error"])
         result: dict[str, Any] = answer["result"]
         return result
 
@@ -90,19 +95,26 @@ class Browser:
     def evaluate(self, expression: str) -> Any:
         """The value of an expression in the page; what it throws is an error here."""
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        if "exceptionDetails" in answer:
+            raise PageError(expression, answer["exceptionDetails"])
         return answer["result"].get("value")
 
     def wait(self, expression: str) -> Any:
-        """Wait until an expression is true in the page."""
+        """Wait until an expression is true in the page; between two pages there is none to ask."""
         end = time.monotonic() + LIMIT
-        while not (value := self.evaluate(expression)):
-            assert time.monotonic() < end, f"never true: {expression}"
+        last: Any = None
+        while time.monotonic() < end:
+            try:
+                if last := self.evaluate(expression):
+                    return last
+            except PageError as e:
+                last = e
             time.sleep(0.02)
-        return value
+        raise AssertionError(f"never true: {expression} (last: {last!r})")
 
     def open(self, path: Path) -> None:
-        """Load a page afresh, and forget what earlier ones reported."""
+        """Load a page afresh, away from the pointer, and forget what earlier ones reported."""
+        self.move(1, 1)
         self.call("Page.navigate", url="about:blank")
         self.wait("location.href === 'about:blank' && document.readyState === 'complete'")
         self.events.clear()
@@ -163,7 +175,19 @@ VIRTUAL_KEYS = {
 
 @contextmanager
 def open_browser(chromium: str, profile: Path) -> Iterator[Browser]:
-    """Start a browser with a profile of its own, and see it end."""
+    """Start a browser with a profile of its own, and see it end. One that does not come up gets a second try."""
+    with ExitStack() as running:
+        try:
+            browser = running.enter_context(_started(chromium, profile))
+        except (AssertionError, OSError):
+            browser = running.enter_context(_started(chromium, profile.with_name(profile.name + "-again")))
+        yield browser
+        with suppress(AssertionError, OSError):
+            browser.call("Browser.close")
+
+
+@contextmanager
+def _started(chromium: str, profile: Path) -> Iterator[Browser]:
     read_there, write_here = os.pipe()
     read_here, write_there = os.pipe()
     with open(profile.with_suffix(".log"), "wb") as log:
@@ -177,10 +201,7 @@ def open_browser(chromium: str, profile: Path) -> Iterator[Browser]:
     os.close(read_there)
     os.close(write_there)
     try:
-        browser = Browser(process, read_here, write_here)
-        yield browser
-        with suppress(AssertionError, OSError):
-            browser.call("Browser.close")
+        yield Browser(process, read_here, write_here)
     finally:
         os.close(write_here)  # a browser that is still there leaves when its pipe does
         os.close(read_here)

@@ -125,6 +125,7 @@ def test_names_are_data_and_never_markup() -> None:
     assert page.tags == Page(map_page(sample_map())).tags
     assert payload(text)["names"][0] == HOSTILE
     assert payload(text)["names"][1] == "? alone"
+    assert not set("<>&\u2028\u2029") & set(text.split('type="application/json">')[1].split("</script>")[0])
     assert HOSTILE not in text and "\u2028" not in text.split('id="data"')[1].split("</script>")[0]
     assert "".join(page.inside("title")).strip() == HOSTILE
 

@@ -36,13 +36,15 @@ function fitHome() {
 }
 
 // Follow the size of the box and of the screen's pixels; the same place stays in the middle, at the same zoom.
+// True if anything had to change.
 function resize() {
   const box = canvas.parentElement.getBoundingClientRect(), ratio = window.devicePixelRatio || 1;
   const zoom = camera.scale / home.scale, fresh = camera.width <= 1;
+  const pixels = [Math.round(Math.max(box.width, 2) * ratio), Math.round(Math.max(box.height, 2) * ratio)];
+  if (!fresh && canvas.width === pixels[0] && canvas.height === pixels[1]) return false;
   camera.width = Math.max(box.width, 2);
   camera.height = Math.max(box.height, 2);
-  canvas.width = Math.round(camera.width * ratio);
-  canvas.height = Math.round(camera.height * ratio);
+  [canvas.width, canvas.height] = pixels;
   ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
   overlays = [...canvas.parentElement.querySelectorAll("#legend, .zoom")].map((node) => {
     const over = node.getBoundingClientRect();
@@ -51,6 +53,7 @@ function resize() {
   fitHome();
   if (fresh) Object.assign(camera, home);
   else camera.scale = home.scale * zoom;
+  return true;
 }
 
 const clampScale = (scale) => Math.min(Math.max(scale, home.scale * 0.2), home.scale * 400);

@@ -1,7 +1,7 @@
 // Names beside dots, none upon another: greedy, the weightiest first, those that must be seen before all others.
 
 const labels = { alpha: new Float32Array(N), shown: [], width: new Map() };
-const LABEL_TRIES = 1500, LABEL_MS = 6;
+const LABEL_TRIES = 1500, LABEL_MS = 6; // the time counts while the picture moves
 
 function textWidth(text) { // at 12 pixels; widths grow with the size
   let width = labels.width.get(text);
@@ -54,6 +54,7 @@ function layLabels(now, radius, taken) {
   };
   for (const i of forced()) if (visible(i)) put(i, 14, i === state.hover ? 90 : 40, true);
   const order = labelOrder(nearestFrame()), begun = performance.now();
+  const allowed = state.playing || flight || pointers.size ? LABEL_MS : Infinity;
   const most = Math.min(Math.round((camera.width * camera.height) / 7000), 200) + chosen.size;
   // first those that are there already: a label that jumps in and out is worse than one that is missing
   const rank = new Map();
@@ -64,7 +65,7 @@ function layLabels(now, radius, taken) {
   staying.sort((p, q) => rank.get(p) - rank.get(q));
   for (const list of [staying, rank.keys()]) {
     for (const i of list) {
-      if (chosen.size >= most || performance.now() - begun > LABEL_MS) break;
+      if (chosen.size >= most || performance.now() - begun > allowed) break;
       if (now.weight[i] > 0) put(i, radius(i) > 5.5 ? 13 : 12, 28, false);
     }
   }

@@ -66,5 +66,4 @@ search.addEventListener("keydown", (event) => {
     event.preventDefault();
     if (search.value) closeSearch(); else canvas.focus();
   }
-  event.stopPropagation(); // letters typed here are not commands
 });

@@ -8,9 +8,11 @@ window.undertow = Object.freeze({
   draw,
 });
 
-new ResizeObserver(() => { resize(); redraw(); }).observe(canvas.parentElement);
-matchMedia(`(resolution: ${window.devicePixelRatio}dppx)`).addEventListener("change", () => { resize(); redraw(); });
+// A canvas that changes its size is empty: it is drawn at once, before anybody sees that.
+const refit = () => { if (resize()) draw(); };
 resize();
+new ResizeObserver(refit).observe(canvas.parentElement);
+window.addEventListener("resize", refit); // another screen may have finer pixels
 setTheme(system.matches);
 for (const what of ["time", "playing", "pinned"]) for (const listener of listeners) listener(what);
 showSuggested();
