@@ -31,7 +31,7 @@ OPTIONS = {"time": ("png", "svg"), "title": ("png", "svg", "gif", "mp4"), "fps":
 )
 @click.option("--time", help="The time a picture (png, svg) shows.  [default: the last]")
 @click.option("--title", help="What stands above a picture or film.  [default: what is on it]")
-@click.option("--fps", type=click.IntRange(1, 60), help="Pictures a second in a film (gif, mp4).  [default: 12]")
+@click.option("--fps", type=click.IntRange(1, 60), help="Pictures a second in a film.  [default: 12 in mp4, 6 in gif]")
 @overwrite_option
 @json_option
 def command(model: str, out: str, format_: str | None, overwrite: bool, as_json: bool, **options: Any) -> None:
@@ -92,7 +92,7 @@ def _map(data: Any, out: str, chosen: str, overwrite: bool, options: dict[str, A
         return {"map": out, "format": chosen, "pictures": len(written)}
     with progress_bar() as report:
         n_pictures = save_film(
-            data, out, format=chosen, title=options["title"], fps=options["fps"] or 12, overwrite=overwrite,
+            data, out, format=chosen, title=options["title"], fps=options["fps"], overwrite=overwrite,
             progress=lambda done, total: report(Progress("filming", done, total, "picture")),
         )  # fmt: skip
     return {"map": out, "format": chosen, "pictures": n_pictures}

@@ -73,6 +73,7 @@ listeners.push((what) => {
     slider.value = String(state.time);
     slider.setAttribute("aria-valuetext", label);
     byId("now").textContent = label;
+    canvas.setAttribute("aria-label", `The map at ${label}`);
   } else if (what === "playing") {
     play.textContent = state.playing ? "❚❚" : "▶";
     play.setAttribute("aria-label", state.playing ? "Pause" : "Play");
