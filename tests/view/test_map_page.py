@@ -135,9 +135,10 @@ def test_the_same_map_gives_the_same_bytes(tmp_path: Path) -> None:
     save_html(sample_map(), tmp_path / "b.html", title="T")
     assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
     assert (tmp_path / "a.html").read_bytes().endswith(b"</html>\n")
-    save_html(sample_map(), tmp_path / "a.html", title="Other")  # a page is made again, not kept
     with pytest.raises(InputError, match="exists already"):
-        save_html(sample_map(), tmp_path / "a.html", overwrite=False)
+        save_html(sample_map(), tmp_path / "a.html")
+    save_html(sample_map(), tmp_path / "a.html", title="Other", overwrite=True)
+    assert b"<title>Other</title>" in (tmp_path / "a.html").read_bytes()
 
 
 def test_the_page_says_what_it_shows() -> None:

@@ -129,7 +129,7 @@ def test_bad_requests_are_refused(tmp_path: Path) -> None:
     for call in (
         lambda: save_picture(data, tmp_path / "m.jpg"),
         lambda: save_picture(data, tmp_path / "m.png", time="1066"),
-        lambda: save_picture(data, tmp_path / "there.png", overwrite=False),
+        lambda: save_picture(data, tmp_path / "there.png"),
         lambda: save_picture(data, tmp_path),
         lambda: save_picture(data._replace(weights=-data.weights), tmp_path / "m.png"),
         lambda: save_film(data, tmp_path / "m.png"),

@@ -33,7 +33,7 @@ SCRIPTS = (
 
 
 def save_html(
-    map_data: MapData, path: str | os.PathLike[str], *, title: str | None = None, overwrite: bool = True
+    map_data: MapData, path: str | os.PathLike[str], *, title: str | None = None, overwrite: bool = False
 ) -> None:
     """Write the page to a file that appears whole or not at all."""
     page = map_page(map_data, title=title)

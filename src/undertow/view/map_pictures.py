@@ -35,7 +35,7 @@ def save_picture(
     time: str | None = None,
     format: str | None = None,
     title: str | None = None,
-    overwrite: bool = True,
+    overwrite: bool = False,
 ) -> list[Path]:
     """Draw the map at a time (the last by default) as PNG or SVG; gives the files written.
 
@@ -68,7 +68,7 @@ def save_film(
     title: str | None = None,
     fps: int | None = None,
     seconds: float = 0.75,
-    overwrite: bool = True,
+    overwrite: bool = False,
     progress: Callable[[int, int], object] = lambda done, total: None,
 ) -> int:
     """Film the map from its first time to its last, `seconds` from one to the next; gives the number of pictures.
