@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,13 @@ from sentences import is_one_sentence
 from undertow.errors import InputError
 from undertow.view.map_geometry import (
     census,
+    chance_distance,
     check_map,
     extent,
     label_order,
     picture_positions,
     plane,
     time_places,
-    typical_distance,
 )
 
 
@@ -59,24 +60,23 @@ def test_covariances_turn_with_the_positions() -> None:
 
 
 @pytest.mark.parametrize("d", [1, 3])
-def test_typical_distance_is_the_mean_over_all_pairs(d: int) -> None:
-    data = sample_map(d=d)
-    n_rows = data.kinds.count("authors")
-    for t, typical in enumerate(typical_distance(data)):
-        square = sum(
-            data.weights[t, i] * data.weights[t, j] * ((data.positions[t, i] - data.positions[t, j]) ** 2).sum()
-            for i in range(n_rows)
-            for j in range(n_rows, len(data.names))
-        )
-        assert_allclose(typical, np.sqrt(square), rtol=1e-9)
+def test_chance_distance_is_where_the_model_has_no_opinion(d: int) -> None:
+    data = sample_map(n_rows=300, n_columns=5, d=d)  # rows enough for two parts
+    for t, chance in enumerate(chance_distance(data)):
+        x, w = data.positions[t], data.weights[t]
+        pairs = ((i, j) for i in range(300) for j in range(300, 305))
+        Z = sum(w[i] * w[j] * math.exp(-((x[i] - x[j]) ** 2).sum()) for i, j in pairs)
+        assert_allclose(math.exp(-(chance**2)) / Z, 1, rtol=1e-9)
 
 
-def test_typical_distance_without_anything_seen_is_finite() -> None:
+def test_chance_distance_is_finite_whatever_the_map() -> None:
     data = sample_map()
-    assert np.isfinite(typical_distance(data._replace(weights=np.zeros_like(data.weights)))).all()
+    assert np.isfinite(chance_distance(data._replace(weights=np.zeros_like(data.weights)))).all()
     assert np.isfinite(plane(data._replace(weights=np.zeros_like(data.weights))).positions).all()
-    only = data._replace(kinds=["authors"] * len(data.names))
-    assert np.isfinite(typical_distance(only)).all()
+    assert np.isfinite(chance_distance(data._replace(kinds=["authors"] * len(data.names)))).all()
+    assert_allclose(chance_distance(data._replace(positions=np.zeros_like(data.positions))), 0, atol=1e-6)
+    far = data._replace(positions=data.positions + 1e3 * (np.array(data.kinds) == "words")[:, None])
+    assert_allclose(chance_distance(far), 1e3 * np.sqrt(2), rtol=0.01)  # exp(−10⁶) is 0 to a computer
 
 
 def test_times_stand_by_their_numbers() -> None:

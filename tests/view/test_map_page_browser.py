@@ -197,6 +197,26 @@ def test_pairs_show_their_distance_over_time(show: Any) -> None:
     assert browser.evaluate("[undertow.state.pairs, undertow.state.pinned]") == [[], []]
 
 
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_how_often_beside_chance(show: Any, d: int) -> None:
+    data = sample_map(d=d)
+    browser = show(data)
+    x, w = data.positions[0], data.weights[0]
+    square = ((x[:8, None] - x[None, 8:]) ** 2).sum(-1)
+    lift = np.exp(-square) / (w[:8] @ np.exp(-square) @ w[8:])
+    got = browser.evaluate("[...Array(8).keys()].map(i => [...Array(12).keys()].map(j => undertow.lift(0, i, 8 + j)))")
+    assert_allclose(got, lift, rtol=0.01, atol=1e-6)
+    for i, j, met in ((0, 1, False), (0, 9, True)):  # two of a kind are never counted together
+        browser.evaluate("document.getElementById('clear').click()")
+        search(browser, data.names[i])
+        browser.press("Enter")
+        browser.evaluate("document.querySelector('#pinned button[aria-label^=Distance]').click()")
+        search(browser, data.names[j])
+        browser.press("Enter")
+        assert ("× chance" in text_of(browser, ".card p")) == met
+        assert (browser.evaluate("document.querySelectorAll('.card .chance').length") == 1) == met
+
+
 def test_pairing_without_a_keyboard(show: Any) -> None:
     browser = show(apart(sample_map()))
     click_dot(browser, 3)

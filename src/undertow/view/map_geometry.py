@@ -75,28 +75,36 @@ def plane(data: MapData) -> Plane:
     return Plane(centred @ axes, turned, variances, shown)
 
 
-def typical_distance(data: MapData) -> Floats:
-    """(T,) root mean square distance of an entity of the first kind and one of the second, each by its weight.
+def chance_distance(data: MapData) -> Floats:
+    """(T,) the distance at which an entity of the first kind and one of the second meet just as often as by chance.
 
-    All distances of a time may grow or shrink together at nearly no cost to the fit: a pair is near or far beside this.
+    The model's p(i, j) = p_i p_j exp(−d²) / Z is p_i p_j where d² = −log Z. All distances of a time may grow together
+    at nearly no cost to the fit, because Z goes with them: a pair is near or far beside this distance only.
     """
     first = np.array([kind == data.kind_names[0] for kind in data.kinds])
-    if first.all() or not first.any():
-        first = np.ones(len(first), dtype=bool)
-        second = first
-    else:
-        second = ~first
-    square = np.zeros(len(data.times))
-    means = []
-    for side in (first, second):
-        weight = data.weights[:, side]
-        weight = np.where(weight.sum(1, keepdims=True) > 0, weight, 1.0)
-        weight = weight / weight.sum(1, keepdims=True)
-        mean = np.einsum("tn,tnd->td", weight, data.positions[:, side])
-        square += np.einsum("tn,tnd->t", weight, (data.positions[:, side] - mean[:, None]) ** 2)
-        means.append(mean)
-    typical: Floats = np.sqrt(square + ((means[0] - means[1]) ** 2).sum(1))
-    return typical
+    second = ~first
+    if first.all() or second.all():
+        first = second = np.ones(len(first), dtype=bool)
+    log_Z = [
+        _log_mean_affinity(x[first], w[first], x[second], w[second])
+        for x, w in zip(data.positions, data.weights, strict=True)
+    ]
+    chance: Floats = np.sqrt(np.maximum(-np.array(log_Z), 0.0))
+    return chance
+
+
+def _log_mean_affinity(x: Floats, w_x: Floats, y: Floats, w_y: Floats) -> float:
+    """log Σ p_i p_j exp(−|x_i − y_j|²) with weights made to sum to 1; all alike where nothing was seen."""
+    p = w_x / w_x.sum() if w_x.sum() > 0 else np.full(len(w_x), 1 / len(w_x))
+    q = w_y / w_y.sum() if w_y.sum() > 0 else np.full(len(w_y), 1 / len(w_y))
+    x, p, y, q = x[p > 0], p[p > 0], y[q > 0], q[q > 0]
+    total = -np.inf
+    for start in range(0, len(x), 256):  # a few rows at a time: the whole may be large
+        part = slice(start, start + 256)
+        square = ((x[part, None] - y[None]) ** 2).sum(-1)
+        shift = float(square.min())  # far apart, exp would underflow
+        total = float(np.logaddexp(total, np.log(p[part] @ (np.exp(shift - square) @ q)) - shift))
+    return total
 
 
 def thousands(n: int) -> str:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from undertow.errors import InputError
 from undertow.files import finished_file
 from undertow.models.dynamic_map import MapData
-from undertow.view.map_geometry import Plane, census, check_map, plane, typical_distance
+from undertow.view.map_geometry import Plane, census, chance_distance, check_map, plane
 
 # one scope, in this order
 SCRIPTS = (
@@ -62,6 +62,7 @@ def map_page(map_data: MapData, *, title: str | None = None) -> str:
         "lead": escape(_lead(map_data)),
         "axes": escape(_axes_note(map_data, shown)),
         "band": escape(_band_note(map_data)),
+        "circle": " and the dotted circle around the dot pinned last" if shown.positions.shape[-1] == 2 else "",
         "style": style,
         "data": _json(_payload(map_data, shown)),
         "script": script,
@@ -105,7 +106,7 @@ def _payload(data: MapData, shown: Plane) -> dict[str, Any]:
         "positions": _linear(shown.positions),
         "sd": _logarithmic(sd),
         "weights": _logarithmic(data.weights),
-        "typical": _digits(typical_distance(data)),
+        "chance": _digits(chance_distance(data)),
         "pairs": [
             {
                 "i": int(p.i),
@@ -154,8 +155,8 @@ def _lead(data: MapData) -> str:
     axes = " Time runs from left to right." if d == 1 else f" Drawn are two of {d} dimensions." if d > 2 else ""
     span = f", from {data.times[0]} to {data.times[-1]}" if len(data.times) > 1 else f" in {data.times[0]}"
     return _clean(
-        f"{census(data)} on one map{span}. Where {first} and {second} stand close together, they came together more "
-        "often than their frequencies alone would explain. Only distances count, not directions; the ellipse around "
+        f"{census(data)} on one map{span}. The nearer {first} and {second} stand to each other, the more often they "
+        "came together, beyond what their frequencies alone would explain. Only distances count, not directions; the ellipse around "
         "a pinned dot holds its place with 90\N{NO-BREAK SPACE}% probability." + axes
     )
 

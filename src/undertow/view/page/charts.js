@@ -18,6 +18,14 @@ function roundUp(value) {
   return power * [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10].find((m) => m * power >= value * 0.9999);
 }
 
+// Round limits of the chart; from 0 unless all values are far from it.
+function bounds(lows, highs) {
+  const low = Math.min(...lows), high = Math.max(...highs);
+  if (!(low > 0.4 * high)) return [0, roundUp(high)];
+  const step = roundUp((high - low) / 4 || high / 10);
+  return [Math.floor(low / step) * step, Math.ceil(high / step) * step];
+}
+
 const path = (points) => "M" + points.map(([x, y]) => `${x.toFixed(1)} ${y.toFixed(1)}`).join("L");
 
 // Points of a series; a single time becomes a level line.
@@ -75,14 +83,15 @@ function shares({ probability, of, by }) {
 function pairChart(pair) {
   const { series } = pair, counted = series.probability !== null;
   const foot = counted ? CHART.end : CHART.bottom;
-  const top = roundUp(Math.max(...series.high, ...DATA.typical));
-  const y = (v) => CHART.bottom - ((CHART.bottom - CHART.top) * v) / top;
+  const met = KIND[pair.i] !== KIND[pair.j], shown = met ? DATA.chance : []; // two of a kind are not counted together
+  const [base, top] = bounds([...series.low, ...shown], [...series.high, ...shown]);
+  const y = (v) => CHART.bottom - ((CHART.bottom - CHART.top) * (v - base)) / (top - base);
   const chart = svg("svg", { viewBox: `0 0 ${CHART.width} ${foot + 18}`, role: "img", "aria-label": describe(pair) });
-  chart.append(...unseen(pair, CHART.top, CHART.bottom), ...axis(y(0), "0"));
-  chart.append(...axis(y(top), String(Number(top.toPrecision(3)))));
+  chart.append(...unseen(pair, CHART.top, CHART.bottom));
+  for (const v of [base, top]) chart.append(...axis(y(v), String(Number(v.toPrecision(3)))));
   chart.append(
     svg("path", { class: "band", d: path([...points(series.high, y), ...points(series.low, y).reverse()]) + "Z" }),
-    svg("path", { class: "typical", d: path(points(DATA.typical, y)) }),
+    ...(met ? [svg("path", { class: "chance", d: path(points(DATA.chance, y)) })] : []),
     svg("path", { class: "curve", d: path(points(series.mean, y)) }),
   );
   if (counted) chart.append(...unseen(pair, CHART.low, CHART.end), ...shares(series));
@@ -117,10 +126,10 @@ function describe(pair) {
 }
 
 // The numbers of a pair at the present time, in words.
-function pairNumbers({ series }) {
+function pairNumbers({ i, j, series }) {
   const f = nearestFrame(), band = `${number(series.low[f])}–${number(series.high[f])}`;
   const parts = [`${DATA.times[f]}: distance ${number(series.mean[f])} (${band})`];
-  parts.push(`typical ${number(DATA.typical[f])}`);
+  if (KIND[i] !== KIND[j]) parts.push(`${number(lift(f, i, j))}× chance`);
   if (series.probability) parts.push(`share ${percent(series.probability[f])}`);
   return parts.join(" · ");
 }

@@ -121,6 +121,9 @@ function folded(m, s) {
   return { mean, low: quantile(0.05), high: quantile(0.95) };
 }
 
+// How many times as often as by chance two of different kinds meet: exp(−d²)/Z, which is 1 at the chance distance.
+const lift = (f, i, j) => Math.exp(DATA.chance[f] ** 2 - squared(f, i, j));
+
 // A pair over all times: the model's own numbers where it gave them, in either order.
 function pairSeries(i, j) {
   const known = DATA.pairs.find((p) => (p.i === i && p.j === j) || (p.i === j && p.j === i));

@@ -54,6 +54,7 @@ function draw() {
   drawTimeMark();
   const special = new Set(forced().filter(visible)), dim = state.pinned.length > 0;
   drawEllipses(special, dim);
+  drawChance();
   const taken = [...overlays, ...drawTrails(special)];
   drawDots(special, dim);
   taken.push(...drawPairs());
@@ -111,6 +112,19 @@ function drawEllipses(special, dim) {
     }
   });
   ctx.globalAlpha = 1;
+}
+
+// Around the active entity: what is of the other kind and inside meets it more often than by chance.
+function drawChance() {
+  const i = active();
+  if (D !== 2 || i < 0 || !visible(i)) return;
+  ctx.strokeStyle = colours.faint;
+  ctx.lineWidth = 1;
+  ctx.setLineDash([2, 4]);
+  ctx.beginPath();
+  ctx.arc(screenX(now.x[i]), screenY(now.y[i]), between(DATA.chance) * camera.scale, 0, 2 * Math.PI);
+  ctx.stroke();
+  ctx.setLineDash([]);
 }
 
 // Gives the boxes of the times written beside the trails.

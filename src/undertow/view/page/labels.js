@@ -34,6 +34,8 @@ function place(i, text, size, sx, sy, r, boxes, before, insist) {
     if (!off && !clash(box, boxes)) return box;
   }
   if (!insist) return null;
+  // what must be named is named: farther off, or at last upon something
+  if (insist < 3) return place(i, text, size, sx, sy, r + 14, boxes, before, insist + 1);
   const x = Math.min(Math.max(places[first][0], 3), Math.max(camera.width - w - 3, 3)), y = places[first][1];
   return { x0: x - 3, x1: x + w + 3, y0: y - size * 0.85, y1: y + size * 0.3, i, side: first, x, y, text, size };
 }
@@ -52,7 +54,7 @@ function layLabels(now, radius, taken) {
     boxes.push(box, { x0: sx - r, x1: sx + r, y0: sy - r, y1: sy + r }); // nor upon the dot of another name
     chosen.set(i, box);
   };
-  for (const i of forced()) if (visible(i)) put(i, 14, i === state.hover ? 90 : 40, true);
+  for (const i of forced()) if (visible(i)) put(i, 14, i === state.hover ? 90 : 40, 1);
   const order = labelOrder(nearestFrame()), begun = performance.now();
   const allowed = state.playing || flight || pointers.size ? LABEL_MS : Infinity;
   const most = Math.min(Math.round((camera.width * camera.height) / 7000), 200) + chosen.size;
@@ -66,7 +68,7 @@ function layLabels(now, radius, taken) {
   for (const list of [staying, rank.keys()]) {
     for (const i of list) {
       if (chosen.size >= most || performance.now() - begun > allowed) break;
-      if (now.weight[i] > 0) put(i, radius(i) > 5.5 ? 13 : 12, 28, false);
+      if (now.weight[i] > 0) put(i, radius(i) > 5.5 ? 13 : 12, 28, 0);
     }
   }
   labels.shown = [...chosen.values()];
