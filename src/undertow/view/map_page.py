@@ -156,8 +156,8 @@ def _lead(data: MapData) -> str:
     span = f", from {data.times[0]} to {data.times[-1]}" if len(data.times) > 1 else f" in {data.times[0]}"
     return _clean(
         f"{census(data)} on one map{span}. The nearer {first} and {second} stand to each other, the more often they "
-        "came together, beyond what their frequencies alone would explain. Only distances count, not directions; the ellipse around "
-        "a pinned dot holds its place with 90\N{NO-BREAK SPACE}% probability." + axes
+        "came together, beyond what their frequencies alone would explain. Only distances count, not directions; "
+        "the ellipse around a pinned dot holds its place with 90\N{NO-BREAK SPACE}% probability." + axes
     )
 
 
