@@ -23,6 +23,7 @@ ARROWS = {
     "results": {"errors", "progress", "models", "text"},
     "view": {"errors", "files", "models", "text", "results"},
     "adapters": {"errors", "files", "models", "text"},
+    "neural": {"errors", "progress", "engine", "kernels", "models", "text"},
     "cli": {
         *("errors", "progress", "files", "engine", "models", "text", "storage", "results", "view", "adapters"),
         "undertow",
