@@ -37,3 +37,36 @@ def exchange_pass(
             classes[w] = best
             moves += 1
     return moves
+
+
+def mutual_information(pairs: np.ndarray) -> float:
+    """Σ p(c', c) log p(c', c) / (p(c') p(c))."""
+    p = pairs / pairs.sum()
+    left, right = p.sum(axis=1), p.sum(axis=0)
+    return sum(
+        p[i, j] * math.log(p[i, j] / (left[i] * right[j])) for i in range(len(p)) for j in range(len(p)) if p[i, j] > 0
+    )
+
+
+def merged(pairs: np.ndarray, i: int, j: int) -> np.ndarray:
+    """Counts between the classes when j has become part of i; j's own row and column are empty."""
+    out = pairs.astype(float)
+    out[i] += out[j]
+    out[j] = 0
+    out[:, i] += out[:, j]
+    out[:, j] = 0
+    return out
+
+
+def brown_merges(pairs: np.ndarray) -> list[tuple[int, int, float]]:
+    """All merges (i, j, loss of mutual information), the cheapest first, each by trying every pair."""
+    alive = list(range(len(pairs)))
+    now, out = pairs.astype(float), []
+    while len(alive) > 1:
+        before = mutual_information(now)
+        tried = {(i, j): before - mutual_information(merged(now, i, j)) for i in alive for j in alive if i < j}
+        i, j = min(tried, key=lambda pair: (tried[pair], pair))
+        out.append((i, j, tried[i, j]))
+        now = merged(now, i, j)
+        alive.remove(j)
+    return out

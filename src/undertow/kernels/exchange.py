@@ -12,8 +12,8 @@ there only the entries of the classes that w has neighbours in: a candidate cost
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -186,6 +186,52 @@ def objective(pairs: NDArray[Any], sizes: NDArray[Any]) -> float:
     return float(_xlogx(pairs).sum() - 2 * _xlogx(sizes).sum())
 
 
+class Pass(NamedTuple):
+    """Where the algorithm stands after a pass; pass 0 is the start."""
+
+    classes: NDArray[np.int32]  # (V,)
+    objective: float  # F
+    moves: int
+
+
+def exchange_passes(
+    counts: csr_array,
+    unigram: ArrayLike,
+    n_clusters: int,
+    *,
+    start: ArrayLike | None = None,
+    fixed: ArrayLike | None = None,
+    n_passes: int = 20,
+    min_moved: float = 0.001,
+) -> Iterator[Pass]:
+    """The start, and then the state after every pass of the algorithm; `exchange_clusters` says what the rest means."""
+    counts, unigram = _checked(counts, unigram, n_clusters)
+    order = np.argsort(-unigram, kind="stable")
+    fixed_words = _checked_fixed(fixed, len(unigram), n_clusters)
+    free = order[~np.isin(order, fixed_words)]
+    if start is None:
+        classes = _rank_modulo(free, fixed_words, n_clusters)
+    else:
+        classes = _checked_start(start, len(unigram), n_clusters, fixed_words)
+    open_ = np.ones(n_clusters, dtype=np.bool_)
+    open_[classes[fixed_words]] = False
+    after = class_counts(counts, classes, n_clusters)
+    sizes = np.bincount(classes, weights=unigram, minlength=n_clusters).astype(np.int64)
+    state = (classes, after, after.T.copy(), sizes, np.bincount(classes, minlength=n_clusters).astype(np.int64))
+    pairs = tuple(
+        part for matrix in (counts, counts.T.tocsr()) for part in (matrix.indptr, matrix.indices, matrix.data)
+    )
+    table = _xlogx(np.arange(TABLE))
+    yield Pass(classes.copy(), objective(after, sizes), 0)
+    for _ in range(n_passes):
+        moves = 0
+        for first in range(0, len(free), CHUNK):
+            moves += _exchange(free[first : first + CHUNK], *pairs, unigram, open_, table, *state)
+        yield Pass(classes.copy(), objective(after, sizes), moves)
+        if moves < max(1.0, min_moved * len(free)):
+            break
+
+
 def exchange_clusters(
     counts: csr_array,
     unigram: ArrayLike,
@@ -202,57 +248,26 @@ def exchange_clusters(
     `counts[i, j]`: times word i came right after word j; `unigram`: times each word came at all. Words begin in class
     rank modulo `n_clusters`, the most frequent first, or as `start` has it; they are visited in order of frequency.
     Each of the `fixed` words has a class of its own, 0, 1, … in the order given, which no other word enters. Ends when
-    a pass moves fewer than the share `min_moved` of the words, or after `n_passes`. No class ever becomes empty.
+    a pass moves fewer than the share `min_moved` of the words, or after `n_passes`. No class becomes empty.
     `on_pass(pass, F, moves)` is called after each pass. The same input gives the same classes.
     """
-    counts, unigram = _checked(counts, unigram, n_clusters)
-    V = len(unigram)
-    order = np.argsort(-unigram, kind="stable")
-    fixed_words = _checked_fixed(fixed, V, n_clusters)
-    free = order[~np.isin(order, fixed_words)]
-    if start is None:
-        classes = np.empty(V, dtype=np.int32)
-        classes[fixed_words] = np.arange(len(fixed_words))
-        n_open = n_clusters - len(fixed_words)
-        classes[free] = len(fixed_words) + (np.arange(len(free)) % n_open if n_open else 0)
-    else:
-        classes = _checked_start(start, V, n_clusters, fixed_words)
-    open_ = np.ones(n_clusters, dtype=np.bool_)
-    open_[classes[fixed_words]] = False
+    history = []
+    for n, now in enumerate(
+        exchange_passes(counts, unigram, n_clusters, start=start, fixed=fixed, n_passes=n_passes, min_moved=min_moved)
+    ):
+        history.append(now.objective)
+        if on_pass is not None and n > 0:
+            on_pass(n, now.objective, now.moves)
+    return now.classes, history
 
-    after = class_counts(counts, classes, n_clusters)
-    before = after.T.copy()
-    sizes = np.bincount(classes, weights=unigram, minlength=n_clusters).astype(np.int64)
-    members = np.bincount(classes, minlength=n_clusters).astype(np.int64)
-    transposed = counts.T.tocsr()
-    table = _xlogx(np.arange(TABLE))
-    history = [objective(after, sizes)]
-    for n in range(n_passes):
-        moves = 0
-        for first in range(0, len(free), CHUNK):
-            moves += _exchange(
-                free[first : first + CHUNK],
-                counts.indptr,
-                counts.indices,
-                counts.data,
-                transposed.indptr,
-                transposed.indices,
-                transposed.data,
-                unigram,
-                open_,
-                table,
-                classes,
-                after,
-                before,
-                sizes,
-                members,
-            )
-        history.append(objective(after, sizes))
-        if on_pass is not None:
-            on_pass(n + 1, history[-1], moves)
-        if moves < max(1.0, min_moved * len(free)):
-            break
-    return classes, history
+
+def _rank_modulo(free: NDArray[np.int64], fixed: NDArray[np.int64], n_clusters: int) -> NDArray[np.int32]:
+    """Words dealt out to the open classes in order of frequency; the fixed ones have the first classes."""
+    classes = np.empty(len(free) + len(fixed), dtype=np.int32)
+    classes[fixed] = np.arange(len(fixed))
+    if len(free):
+        classes[free] = len(fixed) + np.arange(len(free)) % (n_clusters - len(fixed))
+    return classes
 
 
 def _xlogx(x: NDArray[Any]) -> NDArray[np.float64]:
