@@ -217,16 +217,30 @@ def exchange_passes(
     open_[classes[fixed_words]] = False
     after = class_counts(counts, classes, n_clusters)
     sizes = np.bincount(classes, weights=unigram, minlength=n_clusters).astype(np.int64)
-    state = (classes, after, after.T.copy(), sizes, np.bincount(classes, minlength=n_clusters).astype(np.int64))
-    pairs = tuple(
-        part for matrix in (counts, counts.T.tocsr()) for part in (matrix.indptr, matrix.indices, matrix.data)
-    )
+    members = np.bincount(classes, minlength=n_clusters).astype(np.int64)
+    before, transposed = after.T.copy(), counts.T.tocsr()
     table = _xlogx(np.arange(TABLE))
     yield Pass(classes.copy(), objective(after, sizes), 0)
     for _ in range(n_passes):
         moves = 0
         for first in range(0, len(free), CHUNK):
-            moves += _exchange(free[first : first + CHUNK], *pairs, unigram, open_, table, *state)
+            moves += _exchange(
+                free[first : first + CHUNK],
+                counts.indptr,
+                counts.indices,
+                counts.data,
+                transposed.indptr,
+                transposed.indices,
+                transposed.data,
+                unigram,
+                open_,
+                table,
+                classes,
+                after,
+                before,
+                sizes,
+                members,
+            )
         yield Pass(classes.copy(), objective(after, sizes), moves)
         if moves < max(1.0, min_moved * len(free)):
             break
