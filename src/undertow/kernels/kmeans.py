@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 ROWS = 4096  # points whose distances to all centres are held at a time
 
@@ -47,15 +48,15 @@ def nearest_centre(X: NDArray[Any], centres: NDArray[Any]) -> tuple[NDArray[np.i
 
 
 def kmeans(
-    X: NDArray[Any], weights: NDArray[Any], start: NDArray[Any], n_iter: int = 20
+    X: NDArray[Any], weights: NDArray[Any], start: NDArray[Any], n_iter: int = 20, tolerance: float = 1e-3
 ) -> tuple[NDArray[np.int32], list[float]]:
     """The cluster of each point and Σ weight × squared distance to the centre after each step; it never rises.
 
     `start` (k, d) are the first centres. A cluster that lost its last point takes the one that is farthest from its own
     centre, so with at least as many different points as centres none ends empty.
     """
-    centres = np.array(start, dtype=np.float64)
-    X, weights = np.asarray(X, dtype=np.float64), np.asarray(weights, dtype=np.float64)
+    X, weights = np.asarray(X), np.asarray(weights, dtype=np.float64)
+    centres = np.array(start, dtype=X.dtype)
     label, distance = nearest_centre(X, centres)
     history: list[float] = []
     for _ in range(n_iter):
@@ -64,12 +65,12 @@ def kmeans(
             if distance[farthest] <= 0:
                 break
             label[farthest], distance[farthest] = empty, 0.0
-        sums = np.zeros_like(centres)
-        np.add.at(sums, label, weights[:, None] * X)
         mass = np.bincount(label, weights=weights, minlength=len(centres))
-        centres = np.where(mass[:, None] > 0, sums / np.where(mass > 0, mass, 1.0)[:, None], centres)
+        share = weights / np.where(mass > 0, mass, 1.0)[label]
+        member = csr_array((share.astype(X.dtype), (label, np.arange(len(X)))), shape=(len(centres), len(X)))
+        centres = np.where(mass[:, None] > 0, member @ X, centres)
         label, distance = nearest_centre(X, centres)
         history.append(float(weights @ distance))
-        if len(history) > 1 and history[-1] >= history[-2] * (1 - 1e-6):
+        if len(history) > 1 and history[-1] >= history[-2] * (1 - tolerance):
             break
     return label, history

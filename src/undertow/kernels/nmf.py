@@ -1,4 +1,4 @@
-"""Non-negative factors of pair counts: p(j | i) = Σ_f R[i, f] E[f, j], the aggregate Markov model (Saul & Pereira 1997).
+"""Factors of pair counts: p(j | i) = Σ_f R[i, f] E[f, j], the aggregate Markov model (Saul & Pereira 1997).
 
 EM in closed form, which is also the multiplicative update for the Kullback–Leibler divergence: the share of a pair
 (i, j) that went through f is R[i, f] E[f, j] / Σ_f, and the M-step normalises the sums of these shares. Only pairs that
@@ -47,8 +47,8 @@ def aggregate_markov(
 ) -> tuple[Floats, Floats, list[float]]:
     """R (I, F) and E (F, J) after n_iter steps from those given, and the mean log-probability of a pair before each.
 
-    `counts[i, j]` ≥ 0: times j followed i. Rows without pairs keep what they have. `floor` keeps probabilities off zero,
-    where EM could never leave again.
+    `counts[i, j]` ≥ 0: times j followed i. Rows without pairs keep what they have. `floor` keeps probabilities off
+    zero, which EM could never leave again.
     """
     counts = csr_array(counts)
     data = counts.data.astype(np.float64)

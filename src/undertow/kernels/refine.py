@@ -1,4 +1,4 @@
-"""Parts of classes: the words of each class are cut into some parts so that these say most about the neighbours' classes.
+"""Parts of classes: the words of a class are cut into parts that say most about the classes of their neighbours.
 
 The exchange algorithm with the neighbours' classes held still (the sequential information bottleneck of Slonim et al.
 2002, one class at a time). With N(z, y) the number of times a word of part z has feature y (such as "a word of class c
@@ -6,7 +6,7 @@ came before"), and N(z) its tokens, each word goes to the part of its class wher
 
     Σ N(z, y) log N(z, y) − m Σ N(z) log N(z)
 
-is largest, m being the number of features a token has. The table is parts × features, so thousands of parts cost little.
+is largest, m being the number of features a token has. The table is parts × features, so many parts cost little.
 """
 
 from __future__ import annotations
