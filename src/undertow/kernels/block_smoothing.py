@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from undertow.kernels.block_chain import BlockLowRank, Blocks, PairSparse, offsets
 
-
 DISCOUNT = 0.75  # of Kneser and Ney
 
 

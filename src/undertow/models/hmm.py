@@ -198,9 +198,7 @@ class HMM(Estimator):
         n = count_workers(self.n_jobs)
         return Threads(n) if n > 1 else Serial()
 
-    def _em(
-        self, start: Start, chunks: Any, held: Any, engine: Engine
-    ) -> tuple[Params, list[float], list[float]]:
+    def _em(self, start: Start, chunks: Any, held: Any, engine: Engine) -> tuple[Params, list[float], list[float]]:
         callbacks = check_callbacks(self.callbacks)
         began = time.perf_counter()
         history: list[float] = []
@@ -295,8 +293,8 @@ class HMM(Estimator):
         return float(np.exp(-self.score(X)))
 
     def next_words(self, prefix: Sequence[str], n: int = 10) -> list[WordProbability]:
-        """The n most probable words after the tokens of `prefix`, which may be empty."""
-        p = self._next(prefix)
+        """The n most probable words after the tokens of `prefix`, which may be empty; only words seen in training."""
+        p = np.where(self.vocabulary_.counts > 0, self._next(prefix), 0.0)
         order = np.argsort(-p, kind="stable")[:n]
         return [WordProbability(self.vocabulary_.words[i], float(p[i])) for i in order.tolist()]
 
@@ -318,7 +316,7 @@ class HMM(Estimator):
         rng = check_random_state(random_state)
         [ids] = encode_sentences(self.vocabulary_, [prefix])
         boundary = None if self.carry else self.vocabulary_.boundary_id
-        drawn = hmm_queries.sample_words(self.params_, int(n_tokens), rng, ids, boundary)
+        drawn = hmm_queries.sample_words(self.params_, int(n_tokens), rng, ids, boundary, self.vocabulary_.counts > 0)
         return [self.vocabulary_.words[i] for i in drawn]
 
     # --- states -----------------------------------------------------------------------------------------

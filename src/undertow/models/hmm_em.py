@@ -81,9 +81,7 @@ class BlockMStep(NamedTuple):
         tokens = block_smoothing.state_tokens(stats.emission, self.blocks)
         transition: Any
         if isinstance(stats, LowRankStats):
-            transition = block_smoothing.smooth_low_rank_transition(
-                stats.out, stats.into, self.blocks, self.smoothing
-            )
+            transition = block_smoothing.smooth_low_rank_transition(stats.out, stats.into, self.blocks, self.smoothing)
         else:
             transition = block_smoothing.smooth_transitions(
                 stats.pairs, tokens, self.blocks, self.layout, self.bigram, self.smoothing

@@ -84,15 +84,20 @@ def draw(p: NDArray[Any], u: float) -> int:
 
 
 def sample_words(
-    params: Params, n_tokens: int, rng: np.random.Generator, prefix: NDArray[Any], boundary: int | None
+    params: Params,
+    n_tokens: int,
+    rng: np.random.Generator,
+    prefix: NDArray[Any],
+    boundary: int | None,
+    seen: NDArray[np.bool_],
 ) -> list[int]:
-    """Ancestral sampling: a state, its word, the next state. After the boundary a sentence begins anew."""
+    """Ancestral sampling: a state, one of its words seen in training, the next state. The boundary begins anew."""
     out: list[int] = []
     states = state_after(params, prefix)
     while len(out) < n_tokens:
         z = draw(states, rng.random())
         words, p = params.emission_of(z)
-        word = int(words[draw(p, rng.random())])
+        word = int(words[draw(p * seen[words], rng.random())])
         out.append(word)
         if word == boundary:
             states = np.asarray(params.initial)
@@ -122,7 +127,9 @@ def viterbi(params: Params, ids: NDArray[Any], bounds: Ints) -> NDArray[np.int64
         raise InputError("Viterbi needs the whole transition matrix here, too large: use method='posterior'.")
     with np.errstate(divide="ignore"):
         scores = np.log(chain.emission[ids].astype(np.float64))
-    found = viterbi_logs(scores, np.asarray(bounds), chain.initial.astype(float), chain.transition.dense().astype(float))
+    found = viterbi_logs(
+        scores, np.asarray(bounds), chain.initial.astype(float), chain.transition.dense().astype(float)
+    )
     return np.asarray(found[0], dtype=np.int64)
 
 

@@ -11,8 +11,9 @@ from undertow.errors import InputError
 from undertow.kernels.block_chain import BlockLowRank, Blocks, BlockStats, PairSparse, offsets
 from undertow.kernels.block_low_rank import LowRankStats
 from undertow.kernels.discrete_chain import ChainParams
-from undertow.kernels.transitions import Dense, DenseStats, LowRank, LowRankStats as PlainLowRankStats
-from undertow.kernels.transitions_band import BandLowRank, BandStats
+from undertow.kernels.transitions import Dense, DenseStats, LowRank
+from undertow.kernels.transitions import LowRankStats as PlainLowRankStats
+from undertow.kernels.transitions_band import BandLowRank, BandStats, inside
 from undertow.models.hmm_em import BlockMStep, PlainMStep, Shard, unseen_mass
 from undertow.models.hmm_init import HMMStart, hmm_start
 from undertow.models.hmm_params import Params, PlainParams, PlainStats
@@ -101,7 +102,7 @@ def _begin_plain(
         if band:
             width = 2 * band - 1
             transition = BandLowRank(R.astype(np.float32), E.astype(np.float32), np.zeros((width, Z), np.float32))
-            near = rng.uniform(0.5, 1.5, (width, Z)) * (0.2 * tokens / width)
+            near = inside(width, Z) * rng.uniform(0.5, 1.5, (width, Z)) * (0.2 * tokens / width)
             counts = BandStats(zf, fz, near)
         else:
             transition, counts = LowRank(R.astype(np.float32), E.astype(np.float32)), PlainLowRankStats(zf, fz)

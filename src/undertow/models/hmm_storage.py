@@ -85,6 +85,7 @@ def tensors(params: Params) -> dict[str, npt.NDArray[Any]]:
 def restored(t: Mapping[str, npt.NDArray[Any]], s: dict[str, Any]) -> Params:
     """Parameters from tensors of the right shapes, with all that shapes do not say checked."""
     form = s["form"]
+    t = {name: np.array(x) for name, x in t.items()}  # numba compiles once more for arrays that cannot be written
     params: Params
     if form in ("dense", "low rank", "band"):
         T: Any = Dense(t["transition"]) if form == "dense" else None
