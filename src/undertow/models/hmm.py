@@ -156,9 +156,7 @@ class HMM(Estimator):
             corpus = Corpus.from_sentences(corpus.token_lists(), vocabulary=self.vocabulary_)
         text, other = self._split(corpus, validation)
         if self.parameterization == "neural":
-            from undertow.neural.hmm import fit_neural  # needs PyTorch
-
-            self._finish(*fit_neural(self, text), [], corpus)
+            self._finish(*_neural_fit()(self, text, other), [], corpus)
             return self
         chunks = hmm_em.cut(text, min(self.n_chunks, text.n_sentences), self.carry)
         held = [shard for chunk in hmm_em.cut(other, 1, self.carry) for shard in chunk] if other is not None else []
@@ -205,7 +203,8 @@ class HMM(Estimator):
         scores: list[float] = []
         best: Params = start.params
         try:
-            for now in hmm_em.passes(start.params, start.m_step, chunks, self.n_iter, engine):
+            wait = self.smoothing == 0
+            for now in hmm_em.passes(start.params, start.m_step, chunks, self.n_iter, engine, wait=wait):
                 score = hmm_em.held_out(now.params, held, engine) if held else None
                 worse = score is not None and bool(scores) and score <= max(scores)
                 if not worse:
@@ -413,6 +412,15 @@ class HMM(Estimator):
         self.params_ = hmm_storage.restored(tensors, state.fitted["sizes"])
         self.tokenizer_ = state.fitted["tokenizer"]
         self.validation_history_ = [float(x) for x in state.fitted["validation_history"]]
+
+
+def _neural_fit() -> Any:
+    """The neural room knows models, not the other way round; it is asked when its word is said, and needs PyTorch."""
+    try:
+        from undertow.neural.hmm import fit_neural
+    except ImportError as e:
+        raise InputError("parameterization='neural' needs PyTorch: install undertow[torch].") from e
+    return fit_neural
 
 
 def _part(corpus: Corpus, sentences: list[Any]) -> Corpus:
