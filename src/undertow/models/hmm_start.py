@@ -20,6 +20,10 @@ from undertow.models.hmm_params import Params, PlainParams, PlainStats
 from undertow.text.lag_counts import LagCounts
 
 STATES_PER_BLOCK = 32
+# Share of a word's tokens that the start spreads over its block: on held-out text of WikiText-2 the perplexity after
+# nine passes is 325 from 0.5, 317 from 0.85 and 320 from 1, which is init="random"
+SOFTNESS = 0.85
+LOW_RANK_SOFTNESS = 0.5  # the factors carry less noise, and from none of what the parts say they start slowly
 LARGE = 512  # models of so many states have blocks unless told otherwise
 
 
@@ -52,7 +56,10 @@ def begin(
     n_threads: int,
 ) -> Start:
     """Parameters from pair counts, by one M-step from the expected counts that `hmm_start` imagines."""
-    start = hmm_start(counts, n_states, n_blocks=n_blocks, rank=rank, init=init, rng=rng, n_threads=n_threads)
+    softness = SOFTNESS if rank is None else LOW_RANK_SOFTNESS
+    start = hmm_start(
+        counts, n_states, n_blocks=n_blocks, rank=rank, init=init, rng=rng, softness=softness, n_threads=n_threads
+    )
     words = counts.vocabulary.counts
     if n_blocks == 1:
         return _begin_plain(start, words, rank, band, smoothing, rng)
