@@ -25,10 +25,7 @@ def _best_from(T: Any, b: int, b_next: int, score: Any, out: Any, came: Any) -> 
             p, k_next = pair[i, j], first[j + 1] - first[j]
             for x in range(first[i], first[i + 1]):
                 for y in range(first[j], first[j + 1]):
-                    if p < 0:
-                        step = leave[x] * arrive[y]
-                    else:
-                        step = data[starts[p] + (x - first[i]) * k_next + y - first[j]]
+                    step = leave[x] * arrive[y] if p < 0 else data[starts[p] + (x - first[i]) * k_next + y - first[j]]
                     s = score[x - base] + np.log(step)
                     if s > out[y - base_next]:
                         out[y - base_next] = s
@@ -78,7 +75,7 @@ def viterbi_low_rank(
     with np.errstate(divide="ignore"):
         log_R, log_ET, log_initial, log_emission = (np.log(x) for x in (T.R, T.ET, initial, emission))
     for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
-        came, lows, score = [], [], np.empty(0)
+        came, lows, score, before = [], [], np.empty(0), slice(None)
         for t in range(start, stop):
             b = blocks.word_block[ids[t]]
             live = slice(None) if b < 0 else slice(blocks.first[b], blocks.first[b + 1])
@@ -86,13 +83,13 @@ def viterbi_low_rank(
             if t == start:
                 score = log_initial[live].astype(np.float64)
             else:
-                to_feature = score[:, None] + log_R[live_before]  # (k, F)
+                to_feature = score[:, None] + log_R[before]  # (k, F)
                 best, by = to_feature.argmax(axis=0), to_feature.max(axis=0)
                 onward = by + log_ET[live]  # (k', F)
                 came.append(best[onward.argmax(axis=1)])
                 score = onward.max(axis=1)
             score = score + log_emission[blocks.starts[ids[t]] : blocks.starts[ids[t] + 1]]
-            live_before = live
+            before = live
         if stop > start:
             path[stop - 1] = score.argmax()
             for t in range(stop - 2, start - 1, -1):

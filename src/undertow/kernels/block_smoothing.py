@@ -79,7 +79,7 @@ def block_bigram(layout: PairLayout, discount: float = DISCOUNT) -> BlockBigram:
     """Interpolated Kneser–Ney; the lower order counts in how many contexts a block came, plus one so that none is 0."""
     G = len(layout.pair)
     there = layout.counts > 0
-    lower = np.bincount(layout.after[there], minlength=G) + 1.0
+    lower: NDArray[np.float64] = np.bincount(layout.after[there], minlength=G) + np.ones(G)
     lower /= lower.sum()
     total = np.bincount(layout.before, weights=layout.counts, minlength=G)
     taken = np.minimum(layout.counts, discount)
@@ -180,7 +180,7 @@ def shares(n_states: NDArray[np.float64], first: NDArray[np.int64]) -> NDArray[n
     total = np.add.reduceat(n_states, first[:-1])
     share = np.repeat(1.0 / sizes, sizes)
     whole = np.repeat(total, sizes)
-    return np.divide(n_states, whole, out=share, where=whole > 0)
+    return np.asarray(np.divide(n_states, whole, out=share, where=whole > 0))
 
 
 def smooth_low_rank_transition(
@@ -221,7 +221,7 @@ def smooth_emission(
     out = np.where(total + k > 0, (counts + k * lower[word]) / _not_zero(total + k), lower[word])
     out *= 1 - unseen
     out[~known[word]] = unseen / max(int((~known).sum()), 1)
-    return out.astype(np.float32)
+    return np.asarray(out, dtype=np.float32)
 
 
 def state_tokens(counts: NDArray[np.float64], blocks: Blocks) -> NDArray[np.float64]:
@@ -230,7 +230,8 @@ def state_tokens(counts: NDArray[np.float64], blocks: Blocks) -> NDArray[np.floa
     known = block >= 0
     word = np.repeat(np.arange(len(block)), np.diff(starts))
     state = np.where(known, first[block], 0)[word] + np.arange(len(word)) - starts[word]
-    return np.bincount(state, weights=np.where(known[word], counts, 0.0), minlength=blocks.n_states)
+    found = np.bincount(state, weights=np.where(known[word], counts, 0.0), minlength=blocks.n_states)
+    return np.asarray(found, dtype=np.float64)
 
 
 def smooth_initial(

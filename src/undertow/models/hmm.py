@@ -123,14 +123,10 @@ class HMM(Estimator):
         for name, allowed in (("init", INITS), ("parameterization", ("table", "neural"))):
             if getattr(self, name) not in allowed:
                 raise InputError(f"HMM: {name}={getattr(self, name)!r} must be one of {', '.join(allowed)}.")
-        for name, value, good in (
-            ("smoothing", self.smoothing, lambda x: x >= 0),
-            ("validation", self.validation, lambda x: 0 < x < 1),
-        ):
-            number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-            if not (value is None and name == "validation") and not (number and good(value)):
-                wanted = "a number, at least 0" if name == "smoothing" else "a share between 0 and 1, or None"
-                raise InputError(f"HMM: {name}={value!r} must be {wanted}.")
+        if not (_is_number(self.smoothing) and self.smoothing >= 0):
+            raise InputError(f"HMM: smoothing={self.smoothing!r} must be a number, at least 0.")
+        if self.validation is not None and not (_is_number(self.validation) and 0 < self.validation < 1):
+            raise InputError(f"HMM: validation={self.validation!r} must be a share between 0 and 1, or None.")
         for name in ("carry", "warm_start", "verbose"):
             if not isinstance(getattr(self, name), bool | np.bool_):
                 raise InputError(f"HMM: {name}={getattr(self, name)!r} must be True or False.")
@@ -156,9 +152,8 @@ class HMM(Estimator):
             corpus = Corpus.from_sentences(corpus.token_lists(), vocabulary=self.vocabulary_)
         text, other = self._split(corpus, validation)
         if self.parameterization == "neural":
-            from undertow.neural.hmm import fit_neural  # needs PyTorch
-
-            self._finish(*fit_neural(self, text), [], corpus)
+            params, history = _neural_fit()(self, text, other)
+            self._finish(params, history, [], corpus)
             return self
         chunks = hmm_em.cut(text, min(self.n_chunks, text.n_sentences), self.carry)
         held = [shard for chunk in hmm_em.cut(other, 1, self.carry) for shard in chunk] if other is not None else []
@@ -205,7 +200,8 @@ class HMM(Estimator):
         scores: list[float] = []
         best: Params = start.params
         try:
-            for now in hmm_em.passes(start.params, start.m_step, chunks, self.n_iter, engine):
+            wait = self.smoothing == 0
+            for now in hmm_em.passes(start.params, start.m_step, chunks, self.n_iter, engine, wait=wait):
                 score = hmm_em.held_out(now.params, held, engine) if held else None
                 worse = score is not None and bool(scores) and score <= max(scores)
                 if not worse:
@@ -413,6 +409,19 @@ class HMM(Estimator):
         self.params_ = hmm_storage.restored(tensors, state.fitted["sizes"])
         self.tokenizer_ = state.fitted["tokenizer"]
         self.validation_history_ = [float(x) for x in state.fitted["validation_history"]]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
+def _neural_fit() -> Any:
+    """The neural room knows models, not the other way round; it is asked when its word is said, and needs PyTorch."""
+    try:
+        from undertow.neural.hmm import fit_neural
+    except ImportError as e:
+        raise InputError("parameterization='neural' needs PyTorch: install undertow[torch].") from e
+    return fit_neural
 
 
 def _part(corpus: Corpus, sentences: list[Any]) -> Corpus:

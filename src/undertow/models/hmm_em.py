@@ -139,8 +139,14 @@ def passes(
     chunks: list[list[Shard]],
     n_iter: int,
     engine: Engine | None = None,
+    *,
+    wait: bool = False,
 ) -> Iterator[Pass]:
-    """EM without end conditions; the caller takes as many passes as it likes, at most n_iter."""
+    """EM without end conditions; the caller takes as many passes as it likes, at most n_iter.
+
+    With `wait` the first pass renews the parameters at its end only: without smoothing, the words of chunks not read
+    yet would get probability zero for ever.
+    """
     held: list[Any] = [None] * len(chunks)
     total: Any = None
     for _ in range(n_iter):
@@ -154,7 +160,8 @@ def passes(
                 stats = _short(stats)
                 total = _long(stats) if total is None else _replace(total, stats, held[c])
                 held[c] = stats
-            params = m_step(total)
+            if not wait or held[-1] is not None or len(chunks) == 1:
+                params = m_step(total)
         if not np.isfinite(log_likelihood):
             raise InputError(
                 "The text has probability zero under the model at hand, so EM cannot go on: use smoothing above 0."

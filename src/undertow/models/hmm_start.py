@@ -117,8 +117,8 @@ def _begin_plain(
 def resume(params: Params, chunks: list[list[Shard]], words: NDArray[Any], smoothing: float, spelling: Any) -> Start:
     """Parameters of an earlier fit, in the layout of the text at hand, whose words must all have been seen then."""
     if isinstance(params, PlainParams):
-        new = np.flatnonzero((words > 0) & (np.ptp(params.chain.emission, axis=1) == 0)) if params.n_states > 1 else []
-        _refuse(new, spelling)
+        alike = (np.ptp(params.chain.emission, axis=1) == 0) & (params.n_states > 1)
+        _refuse(np.flatnonzero((words > 0) & alike), spelling)
         m_step = PlainMStep(words.astype(np.float64), params.chain, smoothing, unseen_mass(words, smoothing))
         return Start(params, m_step)
     block = params.blocks.word_block
