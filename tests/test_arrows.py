@@ -18,6 +18,7 @@ ARROWS = {
     "kernels": {"errors"},
     "text": {"errors", "progress", "files", "engine", "kernels"},
     "models": {"errors", "progress", "files", "engine", "kernels", "text"},
+    "neural": {"errors", "engine", "kernels", "models", "text"},
     "tensor_file": {"errors", "files", "models"},
     "storage": {"errors", "files", "models", "text", "tensor_file", "undertow"},
     "results": {"errors", "progress", "files", "engine", "kernels", "models", "text"},
