@@ -2,7 +2,7 @@
 
     OMP_NUM_THREADS=1 .venv/bin/python benchmarks/hmm_blocks.py [pairs] [low-rank] [--tokens N]
 
-Exchange clusters for blocks, a random start, eight chunks, two threads: the pass is what `HMM.fit` does, M-steps and all.
+Exchange clusters for blocks, a random start, eight chunks, two threads: the pass is what `HMM.fit` does, with M-steps.
 *bytes* are those of the parameters, *peak* is the largest memory the process ever had, start included.
 """
 
@@ -61,13 +61,13 @@ def one_pass(text: Corpus, n_states: int, n_blocks: int, rank: int | None) -> No
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rows", nargs="*", choices=[*ROWS, []], default=list(ROWS))
+    parser.add_argument("rows", nargs="*", help=f"among {', '.join(ROWS)}")
     parser.add_argument("--tokens", type=int, default=10**9)
     given = parser.parse_args()
     text = corpus(given.tokens)
     print(f"{text.n_tokens:,} tokens, {len(text.vocabulary):,} words; {np.__version__=}")
     print("| states | blocks | rank | wall | processor | tokens/s | bytes | peak |\n|---|---|---|---|---|---|---|---|")
-    for kind in given.rows or list(ROWS):
+    for kind in given.rows or ROWS:
         for row in ROWS[kind]:
             one_pass(text, *row)
 

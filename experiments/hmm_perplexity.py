@@ -4,9 +4,9 @@
     OMP_NUM_THREADS=1 .venv/bin/python experiments/hmm_perplexity.py --rows default kn5 lds
     .venv/bin/python experiments/hmm_perplexity.py --quick                       # a twentieth of the text, small models
 
-One `<eos>` a line, empty lines too: 33,278 types, 217,646 tokens of valid. Settings were chosen on the last tenth of the
-training text (--select scores there, on words that the rest has, and never looks at valid). What a row has measured is
-kept in --work and taken over by the next run; the table is written from all that is there.
+One `<eos>` a line, empty lines too: 33,278 types, 217,646 tokens of valid. Settings were chosen on the last tenth of
+the training text (--select scores there, on words that the rest has, and never looks at valid). What a row has measured
+is kept in --work and taken over by the next run; the table is written from all that is there.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ def table(done: dict[str, dict[str, Any]], logs: dict[str, Any], counted: Any, w
     out = [
         "# Perplexity on WikiText-2",
         "",
-        f"By `experiments/hmm_perplexity.py`, {where}. Written from the rows that were run; *wall* and *CPU* are seconds",
-        "of fitting and scoring, on two cores that other work shared: the CPU time is the fairer number.",
+        f"By `experiments/hmm_perplexity.py`, {where}: the rows that were run. *wall* and *CPU* are seconds of fitting",
+        "and scoring, on two cores that other work shared: the CPU time is the fairer number.",
         "",
         "| row | model | perplexity | wall | CPU |",
         "|---|---|---|---|---|",
@@ -161,13 +161,7 @@ def main() -> None:
         print(name, facts, flush=True)
     done = {n: json.loads((work / f"{n}.json").read_text()) for n in ROWS if (work / f"{n}.json").exists()}
     logs = {n: np.load(work / f"{n}.npy") for n in done}
-    where = (
-        "quick run: a twentieth of the text"
-        if given.quick
-        else "train → the end of train"
-        if given.select
-        else "train → valid"
-    )
+    where = "a twentieth of the text" if given.quick else "train → its end" if given.select else "train → valid"
     page = table(done, logs, text.counted, where)
     print(page)
     if not given.quick and not given.select:

@@ -77,7 +77,7 @@ class HMM(Estimator):
         band: int = 0,
         init: str = "clusters",
         parameterization: str = "table",
-        n_iter: int = 10,
+        n_iter: int = 12,
         n_chunks: int = 8,
         smoothing: float = 1.0,
         carry: bool = False,
