@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from undertow.models.hmm import HMM
     from undertow.models.lds import LDS
     from undertow.storage import load_model as load
     from undertow.text.corpus import Corpus
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 # Loaded on first use: `undertow --help` must not wait for SciPy and Numba.
 _WHERE = {
+    "HMM": ("undertow.models.hmm", "HMM"),
     "LDS": ("undertow.models.lds", "LDS"),
     "Corpus": ("undertow.text.corpus", "Corpus"),
     "LagCounts": ("undertow.text.lag_counts", "LagCounts"),
@@ -25,7 +27,7 @@ _WHERE = {
     "load": ("undertow.storage", "load_model"),
 }
 
-__all__ = ["LDS", "Corpus", "LagCounts", "Tokenizer", "Vocabulary", "__version__", "load"]
+__all__ = ["HMM", "LDS", "Corpus", "LagCounts", "Tokenizer", "Vocabulary", "__version__", "load"]
 
 
 def __getattr__(name: str) -> Any:

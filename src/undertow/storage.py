@@ -47,7 +47,9 @@ CONFIG, TENSORS, VOCABULARY, CARD = "config.json", "model.safetensors", "vocabul
 
 # Where each kind lives, "module:class", imported only when a directory asks for it: one line a model.
 _MODULES: dict[str, str] = {
+    "hmm": "undertow.models.hmm:HMM",
     "lds": "undertow.models.lds:LDS",
+    "clusters": "undertow.results.word_clusters:WordClusters",
     "crf-tagger": "undertow.results.tagging:CRFTagger",
     "local-tagger": "undertow.results.tagging:LocalTagger",
 }

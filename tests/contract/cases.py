@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from contract.reference import DeletedInterpolation
-from undertow import LDS
+from undertow import HMM, LDS
+from undertow.results import WordClusters
 
 SENTENCES = [
     s.split()
@@ -52,4 +53,14 @@ def small(model_class: Callable[..., Any], **params: Any) -> Callable[..., Any]:
 CASES = [
     Case("deleted-interpolation", small(DeletedInterpolation, n_iter=4, random_state=0)),
     Case("lds", small(LDS, n_components=3, n_iter=3, n_full=1, lags=3, ssid_lags=2, kappa=1.0, random_state=0)),
+    # its transform gives integers, a cluster a token, and the contract's is of vectors
+    Case(
+        "clusters",
+        small(WordClusters, n_clusters=3, min_moved=0.0, init="random", random_state=0),
+        has_transform=False,
+        has_score=False,
+    ),
+    Case("hmm-blocks", small(HMM, n_states=8, n_blocks=4, n_iter=4, n_chunks=2, random_state=0)),
+    Case("hmm-dense", small(HMM, n_states=3, n_iter=4, n_chunks=1, random_state=0)),
+    Case("hmm-low-rank", small(HMM, n_states=6, n_blocks=3, rank=2, n_iter=4, n_chunks=2, random_state=0)),
 ]
