@@ -6,7 +6,10 @@ import click
 
 from undertow.cli.lazy import LazyGroup
 
-MODELS = {"lds": ("undertow.cli.fit_lds", "A linear dynamical system: token vectors in context.")}
+MODELS = {
+    "lds": ("undertow.cli.fit_lds", "A linear dynamical system: token vectors in context."),
+    "dynamic": ("undertow.cli.fit_dynamic", "A moving map of two kinds of things, from events."),
+}
 
 
 @click.group(cls=LazyGroup, verbs=MODELS)

@@ -19,11 +19,13 @@ from undertow.errors import UndertowError
 VERBS = {
     "corpus": ("undertow.cli.corpus", "Build a corpus from text files."),
     "count": ("undertow.cli.count", "Count word pairs at lags 1..L."),
+    "events": ("undertow.cli.events", "Count who met what, when, in dated documents."),
     "fit": ("undertow.cli.fit", "Fit a model to text or counts."),
     "embed": ("undertow.cli.embed", "Give every token of a text its vector."),
     "perplexity": ("undertow.cli.perplexity", "Say how well a model predicts a text."),
     "transitions": ("undertow.cli.transitions", "List the strongest steps a model's hidden state takes."),
     "neighbors": ("undertow.cli.neighbors", "List the words most like a word, alone or in its sentence."),
+    "links": ("undertow.cli.links", "List the pairs that will meet next."),
     "export": ("undertow.cli.export", "Write a model's word vectors for other programs."),
     "inspect": ("undertow.cli.inspect", "Say what a corpus, counts or model directory holds."),
     "verify": ("undertow.cli.verify", "Check such directories down to the last byte."),
