@@ -52,6 +52,7 @@ _MODULES: dict[str, str] = {
     "clusters": "undertow.results.word_clusters:WordClusters",
     "crf-tagger": "undertow.results.tagging:CRFTagger",
     "local-tagger": "undertow.results.tagging:LocalTagger",
+    "dynamic": "undertow.models.dynamic_embedding:DynamicEmbedding",
 }
 _REGISTERED: dict[str, type[Estimator]] = {}
 
