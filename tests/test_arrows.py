@@ -20,7 +20,7 @@ ARROWS = {
     "models": {"errors", "progress", "files", "engine", "kernels", "text"},
     "tensor_file": {"errors", "files", "models"},
     "storage": {"errors", "files", "models", "text", "tensor_file", "undertow"},
-    "results": {"errors", "progress", "models", "text"},
+    "results": {"errors", "progress", "files", "engine", "kernels", "models", "text"},
     "view": {"errors", "files", "models", "text", "results"},
     "adapters": {"errors", "files", "models", "text"},
     "cli": {

@@ -46,7 +46,10 @@ from undertow.text.vocabulary import Vocabulary
 CONFIG, TENSORS, VOCABULARY, CARD = "config.json", "model.safetensors", "vocabulary.txt", "README.md"
 
 # Where each kind lives, "module:class", imported only when a directory asks for it: one line a model.
-_MODULES: dict[str, str] = {"lds": "undertow.models.lds:LDS"}
+_MODULES: dict[str, str] = {
+    "lds": "undertow.models.lds:LDS",
+    "clusters": "undertow.results.word_clusters:WordClusters",
+}
 _REGISTERED: dict[str, type[Estimator]] = {}
 
 _CONFIG_TYPES: dict[str, type | tuple[type, ...]] = {

@@ -8,6 +8,7 @@ from typing import Any
 
 from contract.reference import DeletedInterpolation
 from undertow import LDS
+from undertow.results import WordClusters
 
 SENTENCES = [
     s.split()
@@ -52,4 +53,11 @@ def small(model_class: Callable[..., Any], **params: Any) -> Callable[..., Any]:
 CASES = [
     Case("deleted-interpolation", small(DeletedInterpolation, n_iter=4, random_state=0)),
     Case("lds", small(LDS, n_components=3, n_iter=3, n_full=1, lags=3, ssid_lags=2, kappa=1.0, random_state=0)),
+    # its transform gives integers, a cluster a token, and the contract's is of vectors
+    Case(
+        "clusters",
+        small(WordClusters, n_clusters=3, min_moved=0.0, init="random", random_state=0),
+        has_transform=False,
+        has_score=False,
+    ),
 ]

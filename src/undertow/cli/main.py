@@ -20,6 +20,7 @@ VERBS = {
     "corpus": ("undertow.cli.corpus", "Build a corpus from text files."),
     "count": ("undertow.cli.count", "Count word pairs at lags 1..L."),
     "fit": ("undertow.cli.fit", "Fit a model to text or counts."),
+    "clusters": ("undertow.cli.clusters", "Cluster words and give each a bit-string path."),
     "embed": ("undertow.cli.embed", "Give every token of a text its vector."),
     "perplexity": ("undertow.cli.perplexity", "Say how well a model predicts a text."),
     "transitions": ("undertow.cli.transitions", "List the strongest steps a model's hidden state takes."),
