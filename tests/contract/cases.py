@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from contract.reference import DeletedInterpolation
-from undertow import LDS
+from undertow import LDS, FactorialHMM
 from undertow.results import WordClusters
 
 SENTENCES = [
@@ -59,5 +59,10 @@ CASES = [
         small(WordClusters, n_clusters=3, min_moved=0.0, init="random", random_state=0),
         has_transform=False,
         has_score=False,
+    ),
+    Case("fhmm-exact", small(FactorialHMM, n_layers=3, n_states=2, n_iter=3, random_state=0)),
+    Case(
+        "fhmm-variational",
+        small(FactorialHMM, n_layers=2, n_states=2, n_iter=3, inference="variational", max_sweeps=3, random_state=0),
     ),
 ]

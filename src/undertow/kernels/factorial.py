@@ -2,17 +2,18 @@
 
     p(y | s) = exp(Σ_m θ_{y,m,s_m}) / Z(s),   s = (s_1, …, s_M) one of K^M joint states
 
-Only differences of θ matter, so for arithmetic it is split (`Emission`) into a weight a word, B_y = exp Σ_m max_k θ_ymk,
-and factors E_ymk = exp(θ_ymk − max_k θ_ymk) in (0, 1]; p(y | s) = B_y Π_m E_{y,m,s_m} / Z(s) with Z from the same parts.
-`bounded` keeps every factor above e^{−80/M}, so a product of M of them stays within float32 whatever the data say.
+Only differences of θ matter, so for arithmetic it is split (`Emission`) into a weight a word, B_y = exp Σ_m max_k
+θ_ymk, and factors E_ymk = exp(θ_ymk − max_k θ_ymk) in (0, 1]; p(y | s) = B_y Π_m E_{y,m,s_m} / Z(s) with Z from the
+same parts. `bounded` keeps every factor above e^{−80/M}, so a product of M of them stays within float32 whatever the
+data say.
 
-Joint states are numbered with the last layer fastest, as NumPy reshapes (K,)*M. Sums over the vocabulary go in blocks of
-words: the layers are cut into two groups, and Z is a product of a (words × K^a) with a (words × K^b) matrix.
+Joint states are numbered with the last layer fastest, as NumPy reshapes (K,)*M. Sums over the vocabulary go in blocks
+of words: the layers are cut into two groups, and Z is a product of a (words × K^a) with a (words × K^b) matrix.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +44,7 @@ class FactorialParams(NamedTuple):
 
     @property
     def n_joint(self) -> int:
-        return self.n_states**self.n_layers
+        return int(self.n_states**self.n_layers)
 
 
 class FactorialStats(NamedTuple):
@@ -58,10 +59,14 @@ class FactorialStats(NamedTuple):
     pairs: Floats  # (M, K, K) steps from a state to a state
 
     def plus(self, other: FactorialStats) -> FactorialStats:
-        return FactorialStats(*(a + b for a, b in zip(self, other, strict=True)))
+        return FactorialStats._make(a + b for a, b in zip(_parts(self), _parts(other), strict=True))
 
     def scaled(self, factor: float) -> FactorialStats:
-        return FactorialStats(*(factor * a for a in self))
+        return FactorialStats._make(factor * a for a in _parts(self))
+
+
+def _parts(stats: FactorialStats) -> tuple[Any, ...]:
+    return tuple(stats)
 
 
 class Emission(NamedTuple):
@@ -75,7 +80,8 @@ def bounded(theta: Floats) -> Floats:
     """θ with no word's states further apart than LOG_RANGE / M in a layer, centred over the words."""
     lowest = theta.max(axis=2, keepdims=True) - LOG_RANGE / theta.shape[1]
     theta = np.maximum(theta, lowest)
-    return theta - theta.mean(axis=0)
+    out: Floats = theta - theta.mean(axis=0)
+    return out
 
 
 def emission(theta: Floats) -> Emission:

@@ -1,8 +1,8 @@
 """Exact inference in a factorial HMM: forward–backward over the joint states, one layer's transition at a time.
 
-A step through all layers costs M K^{M+1} multiply-adds instead of K^{2M}, and no word but the observed one is looked at:
-Z(s) is a table. Sentences of like length are taken LANES at a time, one in each lane of the vectors; a sentence that has
-ended goes on with missing words, which changes nothing: β stays 1.
+A step through all layers costs M K^{M+1} multiply-adds instead of K^{2M}, and no word but the observed one is looked
+at: Z(s) is a table. Sentences of like length are taken LANES at a time, one in each lane of the vectors; a sentence
+that has ended goes on with missing words, which changes nothing: β stays 1.
 
 Layer m's expected steps need the joint states before it on the old side and behind it on the new side:
 ξ^m(i, j) = A^m_ij Σ_rest L_m(…, i, …) R_m(…, j, …), where L_m is α pushed through the layers before m and R_m is
@@ -51,7 +51,9 @@ LANES = 16  # sentences side by side
 
 
 @njit(cache=True, nogil=True)
-def _apply(source, s0, target, t0, A, m, transposed, n_before, K, n_behind) -> None:  # type: ignore[no-untyped-def]
+def _apply(
+    source: Any, s0: Any, target: Any, t0: Any, A: Any, m: Any, transposed: Any, n_before: Any, K: Any, n_behind: Any
+) -> None:
     """One layer's transition on an axis of K between n_before and n_behind others (and the lanes).
 
     Equivalent to `target[a, j, b] = Σ_i A[m, i, j] source[a, i, b]`; `transposed` exchanges i and j in A.
@@ -72,8 +74,8 @@ def _apply(source, s0, target, t0, A, m, transposed, n_before, K, n_behind) -> N
 
 
 @njit(cache=True, nogil=True)
-def _look_up(words, factors, outer, inner) -> None:  # type: ignore[no-untyped-def]
-    """Each lane's factors: outer[k, l] of the first layer, inner[r, l] the product of the others. Missing: 1; ended: 0."""
+def _look_up(words: Any, factors: Any, outer: Any, inner: Any) -> None:
+    """The words' factors: outer[k, l] of the first layer, inner[r, l] the product of the others; missing 1, ended 0."""
     _, M, K = factors.shape
     for l in range(LANES):
         y = words[l]
@@ -91,7 +93,9 @@ def _look_up(words, factors, outer, inner) -> None:  # type: ignore[no-untyped-d
 
 
 @njit(cache=True, nogil=True)
-def _weigh(source, target, words, outer, inner, inverse_norm, k0, total) -> None:  # type: ignore[no-untyped-def]
+def _weigh(
+    source: Any, target: Any, words: Any, outer: Any, inner: Any, inverse_norm: Any, k0: Any, total: Any
+) -> None:
     """target = source · p(y | s) within the slab of the first layer's state k0; total[l] gets the sums added."""
     n = len(inner)
     seen = np.empty(LANES, dtype=source.dtype)
@@ -110,7 +114,7 @@ def _weigh(source, target, words, outer, inner, inverse_norm, k0, total) -> None
 
 
 @njit(cache=True, nogil=True)
-def _start(initial, alpha) -> None:  # type: ignore[no-untyped-def]
+def _start(initial: Any, alpha: Any) -> None:
     """alpha[s, l] = Π_m initial[m, s_m]."""
     M, K = initial.shape
     for s in range(K**M):
@@ -124,7 +128,19 @@ def _start(initial, alpha) -> None:  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _forward(words, start, stop, factors, inverse_norm, initial, A, alpha, work, log_c, scale):  # type: ignore[no-untyped-def]
+def _forward(
+    words: Any,
+    start: Any,
+    stop: Any,
+    factors: Any,
+    inverse_norm: Any,
+    initial: Any,
+    A: Any,
+    alpha: Any,
+    work: Any,
+    log_c: Any,
+    scale: Any,
+) -> Any:
     """α̂ of the places start…stop−1 into alpha[1:], alpha[0] being the one before; returns the smallest sum met.
 
     α = α̂ · scale is the filtered distribution; the scale of a place is applied with the emission of the next.
@@ -168,7 +184,7 @@ def _forward(words, start, stop, factors, inverse_norm, initial, A, alpha, work,
 
 
 @njit(cache=True, nogil=True)
-def _count_place(alpha, beta, words, work, visits) -> None:  # type: ignore[no-untyped-def]
+def _count_place(alpha: Any, beta: Any, words: Any, work: Any, visits: Any) -> None:
     """The posterior of one place: visits gets the joint one added, work.marginal the one of each layer."""
     M, K, _ = work.marginal.shape
     n = K ** (M - 1)
@@ -201,7 +217,18 @@ def _count_place(alpha, beta, words, work, visits) -> None:  # type: ignore[no-u
 
 
 @njit(cache=True, nogil=True)
-def _step_back(t, words, alpha, beta, factors, inverse_norm, A, work, scale, pairs) -> None:  # type: ignore[no-untyped-def]
+def _step_back(
+    t: Any,
+    words: Any,
+    alpha: Any,
+    beta: Any,
+    factors: Any,
+    inverse_norm: Any,
+    A: Any,
+    work: Any,
+    scale: Any,
+    pairs: Any,
+) -> None:
     """β' of place t into that of place t − 1 (β' = scale · β), and the expected steps between them.
 
     Within a slab of the first layer: R_{M−1} = p(y|·) β', pulled to R_0; L_1 = α̂ pushed through the first layer.
@@ -244,11 +271,28 @@ def _step_back(t, words, alpha, beta, factors, inverse_norm, A, work, scale, pai
 
 
 @njit(cache=True, nogil=True)
-def _group(words, lengths, rows, factors, inverse_norm, initial, A, alpha, keep, work, gamma, visits, first, pairs, log_lik):  # type: ignore[no-untyped-def]
-    """Forward and backward over sentences of like length, a lane each; statistics are added, gamma is written.
+def _group(
+    words: Any,
+    lengths: Any,
+    rows: Any,
+    factors: Any,
+    inverse_norm: Any,
+    initial: Any,
+    A: Any,
+    alpha: Any,
+    keep: Any,
+    work: Any,
+    gamma: Any,
+    visits: Any,
+    first: Any,
+    pairs: Any,
+    log_lik: Any,
+    backward: Any,
+) -> Any:
+    """Forward and (if asked) backward over sentences, a lane each; statistics are added, gamma is written.
 
-    words (T, lanes) ids, MISSING or ENDED; rows (lanes,) where a sentence begins in gamma; alpha (segment + 1, K^M · lanes);
-    keep (n_segments, K^M · lanes) the α̂ before each segment. Returns the smallest sum met.
+    words (T, lanes) ids, MISSING or ENDED; rows (lanes,) where a sentence begins in gamma; alpha (segment + 1,
+    K^M · lanes); keep (n_segments, K^M · lanes) the α̂ before each segment. Returns the smallest sum met.
     """
     M, K = initial.shape
     T = len(words)
@@ -270,7 +314,7 @@ def _group(words, lengths, rows, factors, inverse_norm, initial, A, alpha, keep,
     for l in range(LANES):
         for t in range(lengths[l]):
             log_lik[l] += log_c[t, l]
-    for g in range(n_segments - 1, -1, -1):
+    for g in range(n_segments - 1 if backward else -1, -1, -1):
         start, stop = g * segment, min((g + 1) * segment, T)
         if g < n_segments - 1:
             alpha[0] = keep[g]
@@ -314,11 +358,12 @@ def exact_posterior(
     log_norm: Floats,
     *,
     dtype: Any = np.float32,
+    backward: bool = True,
 ) -> ExactPosterior:
     """Exact posteriors and expected counts of sentences (flat ids, offsets); missing tokens say nothing of their state.
 
     Works in `dtype` with float64 sums; a group of sentences in which a step's probability comes near the end of
-    float32's range is done again in float64.
+    float32's range is done again in float64. Without `backward` only the log-likelihoods are computed.
     """
     M, K = params.initial.shape
     lengths = np.diff(offsets)
@@ -327,7 +372,7 @@ def exact_posterior(
         words = np.where(missing, -1, words)
     out = ExactPosterior(
         np.zeros(len(lengths)),
-        np.empty((len(words), M, K), dtype=dtype),
+        np.empty((len(words) if backward else 0, M, K), dtype=dtype),
         np.zeros(K**M),
         np.zeros((M, K)),
         np.zeros((M, K, K)),
@@ -340,12 +385,14 @@ def exact_posterior(
     out.log_likelihood[:] = sums[offsets[1:]] - sums[offsets[:-1]]
     for group in _groups(lengths, LANES):
         for precision in (np.dtype(dtype), np.dtype(np.float64)):
-            part, least = _run_group(words, offsets, group, params, e.factors, inverse_norm, out.gamma, precision)
+            part, least = _run_group(
+                words, offsets, group, params, e.factors, inverse_norm, out.gamma, precision, backward
+            )
             if least > TINY[precision] or precision == np.float64:
                 break
         out.log_likelihood[group] += part.log_likelihood[: len(group)]
-        for total, more in zip(out[2:], part[2:], strict=True):
-            total += more
+        for name in ("visits", "first", "pairs"):
+            getattr(out, name)[:] += getattr(part, name)
     return out
 
 
@@ -358,6 +405,7 @@ def _run_group(
     inverse_norm: Floats,
     gamma: NDArray[Any],
     dtype: np.dtype[Any],
+    backward: bool,
 ) -> tuple[ExactPosterior, float]:
     M, K = params.initial.shape
     rows, lengths = np.zeros(LANES, dtype=np.int64), np.zeros(LANES, dtype=np.int64)
@@ -375,6 +423,6 @@ def _run_group(
     least = _group(
         table, lengths, rows, factors, inverse_norm.astype(dtype), params.initial, params.transition.astype(dtype),
         np.zeros((segment + 1, size), dtype=dtype), np.empty((-(-T // segment), size), dtype=dtype), work,
-        gamma, part.visits, part.first, part.pairs, part.log_likelihood,
+        gamma, part.visits, part.first, part.pairs, part.log_likelihood, backward,
     )  # fmt: skip
     return part, float(least)
