@@ -14,14 +14,16 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from undertow.kernels.exchange import exchange_clusters
-from undertow.kernels.factorial import FactorialParams, Floats, bounded
+from undertow.kernels.factorial import Emission, FactorialParams, Floats, bounded, log_normaliser
+from undertow.models.factorial_em import scale_layers
 from undertow.text.corpus import Corpus
 from undertow.text.lag_counts import LagCounts
 
 VIEWS = (("left", 1), ("right", 1), ("classes", 1), ("left", 2), ("right", 2))
 N_CONTEXTS = 500  # most frequent words that a context vector counts
-SHARE = 0.1  # of a state's words that come from the whole vocabulary, not from its cluster
-NOISE = 0.05  # nats, so that no two states begin alike
+DOUBT = 0.2  # share of a word's tokens that may be in other states than its cluster's
+N_PASSES = 3  # of the M-step that the start is made with
+MOST_VISITS = 1_000_000
 
 
 def random_start(corpus: Corpus, n_layers: int, n_states: int, rng: np.random.Generator) -> FactorialParams:
@@ -38,35 +40,47 @@ def cluster_start(
     counts = LagCounts.from_corpus(corpus, lags=2 if n_layers > 3 else 1, n_jobs=n_jobs)
     p = _frequencies(corpus)
     firsts = np.asarray(corpus.ids[corpus.offsets[:-1][np.diff(corpus.offsets) > 0]])
-    theta = np.empty((len(p), n_layers, n_states))
+    believed = np.empty((len(p), n_layers, n_states))
     initial, transition = np.empty((n_layers, n_states)), np.empty((n_layers, n_states, n_states))
     for m in range(n_layers):
         view, lag = VIEWS[m % len(VIEWS)] if n_layers > 1 else ("classes", 1)
-        matrix = counts.matrix(lag)
-        clusters = word_clusters(matrix, corpus.vocabulary.counts, n_states, view, rng)
-        theta[:, m] = _layer_scores(p, clusters, n_states) + np.log(p)[:, None] / n_layers
+        clusters = word_clusters(counts.matrix(lag), corpus.vocabulary.counts, n_states, view, rng)
+        believed[:, m] = _beliefs(clusters, n_states, rng)
         steps = _between_clusters(counts.matrix(1), clusters, n_states)
         transition[m] = (steps + 1) / (steps + 1).sum(axis=1, keepdims=True)
         begun = np.bincount(clusters[firsts], minlength=n_states) + 1.0
         initial[m] = begun / begun.sum()
-    theta += NOISE * rng.standard_normal(theta.shape)
-    return FactorialParams(initial, transition, bounded(theta))
+    return FactorialParams(initial, transition, _fit_beliefs(p * corpus.n_tokens, believed))
+
+
+def _beliefs(clusters: NDArray[np.int64], n_states: int, rng: np.random.Generator) -> Floats:
+    """(V, K) how likely each state is said to be for each word: its cluster, with a share of doubt, a little uneven."""
+    doubt = rng.dirichlet(np.full(n_states, 10.0), len(clusters)) if n_states > 1 else np.ones((len(clusters), 1))
+    out: Floats = DOUBT * doubt
+    out[np.arange(len(clusters)), clusters] += 1 - DOUBT
+    return out
+
+
+def _fit_beliefs(counts: Floats, believed: Floats) -> Floats:
+    """θ as the M-step would have it if the words' tokens were in their states as believed.
+
+    Where there are too many joint states for that, each layer alone, tempered: their clusters tell much the same twice.
+    """
+    V, M, K = believed.shape
+    words = counts[:, None, None] * believed
+    mass = words.sum(axis=0)
+    alone = np.log(words) - np.log(mass) - np.log(counts / counts.sum())[:, None, None]
+    theta = bounded(alone / np.sqrt(M) + np.log(counts)[:, None, None] / M)
+    if K**M > MOST_VISITS:
+        return theta
+    visits = np.exp(log_normaliser(Emission(np.log(counts), believed)))
+    return scale_layers(words, visits, theta, 0.0, N_PASSES)
 
 
 def _frequencies(corpus: Corpus) -> Floats:
     counts = corpus.vocabulary.counts + 0.1
     p: Floats = counts / counts.sum()
     return p
-
-
-def _layer_scores(p: Floats, clusters: NDArray[np.int64], n_states: int) -> Floats:
-    """log p(y | cluster k) / p(y), the cluster's own words mixed with a share of all."""
-    mass = np.bincount(clusters, weights=p, minlength=n_states)
-    ratio = np.full((len(p), n_states), SHARE)
-    ratio[np.arange(len(p)), clusters] += (1 - SHARE) / mass[clusters]
-    ratio[:, mass == 0] = 1.0
-    out: Floats = np.log(ratio)
-    return out
 
 
 def _between_clusters(matrix: csr_array, clusters: NDArray[np.int64], n_states: int) -> Floats:
