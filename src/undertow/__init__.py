@@ -9,6 +9,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from undertow.models.factorial_hmm import FactorialHMM
+    from undertow.models.hmm import HMM
     from undertow.models.lds import LDS
     from undertow.storage import load_model as load
     from undertow.text.corpus import Corpus
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 # Loaded on first use: `undertow --help` must not wait for SciPy and Numba.
 _WHERE = {
+    "HMM": ("undertow.models.hmm", "HMM"),
     "LDS": ("undertow.models.lds", "LDS"),
     "FactorialHMM": ("undertow.models.factorial_hmm", "FactorialHMM"),
     "Corpus": ("undertow.text.corpus", "Corpus"),
@@ -27,7 +29,7 @@ _WHERE = {
     "load": ("undertow.storage", "load_model"),
 }
 
-__all__ = ["LDS", "Corpus", "FactorialHMM", "LagCounts", "Tokenizer", "Vocabulary", "__version__", "load"]
+__all__ = ["HMM", "LDS", "Corpus", "FactorialHMM", "LagCounts", "Tokenizer", "Vocabulary", "__version__", "load"]
 
 
 def __getattr__(name: str) -> Any:

@@ -47,6 +47,7 @@ CONFIG, TENSORS, VOCABULARY, CARD = "config.json", "model.safetensors", "vocabul
 
 # Where each kind lives, "module:class", imported only when a directory asks for it: one line a model.
 _MODULES: dict[str, str] = {
+    "hmm": "undertow.models.hmm:HMM",
     "lds": "undertow.models.lds:LDS",
     "fhmm": "undertow.models.factorial_hmm:FactorialHMM",
     "clusters": "undertow.results.word_clusters:WordClusters",

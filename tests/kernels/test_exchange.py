@@ -5,23 +5,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 
-from oracles.word_classes import class_objective, exchange_pass
+from oracles.word_classes import class_objective, exchange_pass, random_text
 from sentences import is_one_sentence
 from undertow.errors import InputError
 from undertow.kernels import exchange
 from undertow.kernels.exchange import class_counts, exchange_clusters, objective
-
-
-def random_text(seed: int, V: int = 12, n: int = 400) -> tuple[np.ndarray, np.ndarray]:
-    """Pair and word counts of a random text in which words prefer some successors."""
-    rng = np.random.default_rng(seed)
-    T = rng.dirichlet(np.full(V, 0.2), size=V)
-    words = [0]
-    for _ in range(n):
-        words.append(int(rng.choice(V, p=T[words[-1]])))
-    counts = np.zeros((V, V), dtype=np.int64)
-    np.add.at(counts, (words[1:], words[:-1]), 1)
-    return counts, np.bincount(words, minlength=V)
 
 
 def rank_modulo(unigram: np.ndarray, n_clusters: int) -> list[int]:

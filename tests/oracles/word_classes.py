@@ -70,3 +70,15 @@ def brown_merges(pairs: np.ndarray) -> list[tuple[int, int, float]]:
         now = merged(now, i, j)
         alive.remove(j)
     return out
+
+
+def random_text(seed: int, V: int = 12, n: int = 400) -> tuple[np.ndarray, np.ndarray]:
+    """Pair and word counts of a random text in which words prefer some successors."""
+    rng = np.random.default_rng(seed)
+    T = rng.dirichlet(np.full(V, 0.2), size=V)
+    words = [0]
+    for _ in range(n):
+        words.append(int(rng.choice(V, p=T[words[-1]])))
+    counts = np.zeros((V, V), dtype=np.int64)
+    np.add.at(counts, (words[1:], words[:-1]), 1)
+    return counts, np.bincount(words, minlength=V)

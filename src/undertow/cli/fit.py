@@ -6,7 +6,10 @@ import click
 
 from undertow.cli.lazy import LazyGroup
 
-MODELS = {"lds": ("undertow.cli.fit_lds", "A linear dynamical system: token vectors in context.")}
+MODELS = {
+    "hmm": ("undertow.cli.fit_hmm", "A hidden Markov model: a language model with many states."),
+    "lds": ("undertow.cli.fit_lds", "A linear dynamical system: token vectors in context."),
+}
 
 
 @click.group(cls=LazyGroup, verbs=MODELS)

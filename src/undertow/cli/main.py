@@ -23,6 +23,8 @@ VERBS = {
     "clusters": ("undertow.cli.clusters", "Cluster words and give each a bit-string path."),
     "embed": ("undertow.cli.embed", "Give every token of a text its vector."),
     "perplexity": ("undertow.cli.perplexity", "Say how well a model predicts a text."),
+    "sample": ("undertow.cli.sample", "Draw text from a model."),
+    "decode": ("undertow.cli.decode", "Give every token of a text its hidden state."),
     "transitions": ("undertow.cli.transitions", "List the strongest steps a model's hidden state takes."),
     "neighbors": ("undertow.cli.neighbors", "List the words most like a word, alone or in its sentence."),
     "export": ("undertow.cli.export", "Write a model's word vectors for other programs."),

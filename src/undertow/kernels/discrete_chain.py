@@ -17,7 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertow.errors import InputError
-from undertow.kernels.discrete_chain_batch import Batch, Buffers, ChainParams, Forward, batches, in_order, run_batch
+from undertow.kernels.discrete_chain_batch import (
+    Batch,
+    Buffers,
+    ChainParams,
+    Forward,
+    add_rows,
+    batches,
+    in_order,
+    run_batch,
+)
 from undertow.kernels.discrete_chain_logs import ChainPosterior, forward_backward_logs, viterbi_logs
 from undertow.kernels.smoothing import check_rows, smoothed_columns, smoothed_rows
 from undertow.kernels.transitions import add_into
@@ -28,6 +37,7 @@ __all__ = [
     "ForwardResult",
     "Stats",
     "check_params",
+    "check_text",
     "e_step",
     "forward",
     "forward_backward_logs",
@@ -94,34 +104,52 @@ def e_step(
     whose state goes on across sentences; it is cut into `lanes` equal sequences, each with a start of its own, that are
     worked on side by side: 1 is exact, 64 or more are fast.
     """
-    ids, offsets = _checked(ids, offsets, params, missing)
+    ids, offsets = check_text(ids, offsets, params, missing)
     if carry:
         offsets = lane_offsets(len(ids), lanes)
     V, Z = params.emission.shape
-    total = Stats(0.0, 0, np.zeros(Z), params.transition.empty_stats(), np.zeros((V, Z)), np.zeros(0, dtype=np.int64))
-    log_likelihood, n_tokens, impossible = 0.0, 0, [total.impossible]
+    initial, transition, emission = np.zeros(Z), params.transition.empty_stats(), np.zeros((V, Z))
+    log_likelihood, n_tokens, impossible = 0.0, 0, [np.zeros(0, dtype=np.int64)]
+    free: list[_Sums] = []  # fresh pages for every batch would cost as much as some of its products
 
-    def one_batch(batch: Batch, buffers: Buffers) -> Any:
-        # posteriors are summed by the words of this batch alone: memory follows its tokens, not the vocabulary
+    def one_batch(batch: Batch, buffers: Buffers) -> tuple[Forward, _Sums]:
+        sums = free.pop() if free else _Sums(params)
+        to = sums.start(batch)
+        return run_batch(params, batch, buffers, sums.counts, to, sums.transition, sums.initial), sums
+
+    for way, sums in in_order(one_batch, batches(ids, offsets, missing, Z), n_threads):
+        log_likelihood += float(way.log_probs().sum())
+        n_tokens += int(np.count_nonzero(way.batch.word >= 0))
+        np.add(initial, sums.initial, out=initial)
+        add_into(transition, sums.transition)
+        add_rows(emission, sums.words, sums.counts)
+        impossible.append(way.impossible[way.impossible >= 0])
+        free.append(sums)
+    dead = np.sort(np.concatenate(impossible))
+    return Stats(log_likelihood, n_tokens, initial, transition, emission, dead)
+
+
+class _Sums:
+    """What one batch adds to the statistics. Posteriors are summed by the words of the batch alone: its memory follows
+    its tokens, not the vocabulary."""
+
+    def __init__(self, params: ChainParams) -> None:
+        self.initial, self.transition = np.zeros(len(params.initial)), params.transition.empty_stats()
+        self.words, self.counts = np.zeros(0, dtype=np.int64), np.zeros((0, len(params.initial)))
+        self.space = np.zeros(0)
+
+    def start(self, batch: Batch) -> NDArray[np.int64]:
+        """Forget the last batch; returns for each row of this one the row of counts that it adds to, or −1."""
         words, to = np.unique(batch.word, return_inverse=True)
         n_missing = int(words[0] == -1)
-        counts = np.zeros((len(words) - n_missing, Z))
-        transition, initial = params.transition.empty_stats(), np.zeros(Z)
-        way = run_batch(params, batch, buffers, counts, to - n_missing, transition, initial)
-        log_probs = way.log_probs()
-        seen = int(np.count_nonzero(batch.word >= 0))
-        return float(log_probs.sum()), seen, initial, transition, words[n_missing:], counts, way.impossible
-
-    for result in in_order(one_batch, batches(ids, offsets, missing, Z), n_threads):
-        batch_log_likelihood, seen, initial, transition, words, counts, dead = result
-        log_likelihood, n_tokens = log_likelihood + batch_log_likelihood, n_tokens + seen
-        np.add(total.initial, initial, out=total.initial)
-        add_into(total.transition, transition)
-        total.emission[words] += counts
-        impossible.append(np.sort(dead[dead >= 0]))
-    return total._replace(
-        log_likelihood=log_likelihood, n_tokens=n_tokens, impossible=np.sort(np.concatenate(impossible))
-    )
+        self.words = words[n_missing:]
+        n_cells = len(self.words) * len(self.initial)
+        if len(self.space) < n_cells:
+            self.space = np.empty(n_cells)
+        self.counts = self.space[:n_cells].reshape(len(self.words), len(self.initial))
+        for array in (self.initial, self.counts, *self.transition):
+            array.fill(0)
+        return to - n_missing
 
 
 def forward(
@@ -134,7 +162,7 @@ def forward(
     n_threads: int = 1,
 ) -> ForwardResult:
     """The way forward alone: probabilities of tokens and, if asked for, filtered posteriors."""
-    ids, offsets = _checked(ids, offsets, params, missing)
+    ids, offsets = check_text(ids, offsets, params, missing)
     Z = len(params.initial)
     log_prob, dtype = np.zeros(len(ids)), params.emission.dtype
     states = np.empty((len(ids), Z), dtype=dtype) if filtered else None
@@ -168,7 +196,7 @@ def posterior(
     n_threads: int = 1,
 ) -> Array:
     """p(z_t | whole sentence), (N, Z) in the precision of the parameters; rows of an impossible sentence are zero."""
-    ids, offsets = _checked(ids, offsets, params, missing)
+    ids, offsets = check_text(ids, offsets, params, missing)
     out = np.zeros((len(ids), len(params.initial)), dtype=params.emission.dtype)
 
     def one_batch(batch: Batch, buffers: Buffers) -> None:
@@ -214,9 +242,10 @@ def lane_offsets(n_tokens: int, lanes: int) -> NDArray[np.int64]:
     return np.arange(lanes + 1, dtype=np.int64) * n_tokens // lanes
 
 
-def _checked(
+def check_text(
     ids: Array, offsets: Array, params: ChainParams, missing: NDArray[np.bool_] | None
 ) -> tuple[Array, NDArray[np.int64]]:
+    """ids and offsets as arrays; InputError if they do not fit each other, the marks, or the model."""
     ids, offsets = np.asarray(ids), np.asarray(offsets, dtype=np.int64)
     V, Z = params.emission.shape
     if params.transition.n_states != Z or np.shape(params.initial) != (Z,):

@@ -28,7 +28,7 @@ Array = NDArray[Any]
 Ints = NDArray[np.int64]
 
 CHUNK_BYTES = 1 << 29  # of alpha, for each thread
-FLUSH_BYTES = 1 << 26  # of messages that wait to be multiplied with their alphas
+FLUSH_BYTES = 1 << 27  # of messages that wait to be multiplied with their alphas
 SCALE = 2.0**60  # of products on their way to float32, so that tiny emission probabilities do not vanish there
 
 
@@ -108,6 +108,15 @@ def packed_tokens(begin: Any, n_alive: Any, at: Any) -> Any:
         for r in range(n_alive[t]):
             out[at[t] + r] = begin[r] + t
     return out
+
+
+@njit(cache=True, nogil=True)
+def add_rows(table: Any, rows: Any, values: Any) -> None:
+    """Equivalent to `table[rows] += values` for different rows, without temporaries."""
+    for i in range(len(rows)):
+        to, source = table[rows[i]], values[i]
+        for c in range(len(to)):
+            to[c] += source[c]
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})

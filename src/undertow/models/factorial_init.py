@@ -7,14 +7,13 @@ equal layers it never tells them apart.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from undertow.kernels.exchange import exchange_clusters
 from undertow.kernels.factorial import Emission, FactorialParams, Floats, bounded, log_normaliser
+from undertow.kernels.kmeans import kmeans, spread_centres
 from undertow.models.factorial_em import scale_layers
 from undertow.text.corpus import Corpus
 from undertow.text.lag_counts import LagCounts
@@ -106,26 +105,6 @@ def word_clusters(
     rows = csr_array(matrix) if view == "left" else csr_array(matrix.T)
     vectors = np.asarray(rows[:, frequent].todense(), dtype=np.float32)
     total = np.maximum(vectors.sum(axis=1, keepdims=True), 1)
-    return k_means(np.sqrt(vectors / total), np.sqrt(unigram.astype(np.float64)), n_clusters, rng)
-
-
-def k_means(
-    points: NDArray[np.float32], weights: Floats, n_clusters: int, rng: np.random.Generator, n_iter: int = 15
-) -> NDArray[np.int64]:
-    """Weighted Lloyd iterations from centres drawn far apart (k-means++)."""
-    squares: Any = (points**2).sum(axis=1)
-    distance = np.full(len(points), np.inf)
-    centres = np.empty((n_clusters, points.shape[1]), dtype=np.float32)
-    for c in range(n_clusters):
-        mass = weights if c == 0 else weights * distance
-        share = mass / mass.sum() if mass.sum() > 0 else None
-        chosen = rng.choice(len(points), p=share)
-        centres[c] = points[chosen]
-        distance = np.minimum(distance, np.maximum(squares - 2 * points @ centres[c] + squares[chosen], 0))
-    nearest = np.zeros(len(points), dtype=np.int64)
-    for _ in range(n_iter):
-        nearest = np.argmin((centres**2).sum(axis=1) - 2 * points @ centres.T, axis=1)
-        members = csr_array((weights, (nearest, np.arange(len(points)))), shape=(n_clusters, len(points)))
-        mass = np.asarray(members.sum(axis=1)).reshape(-1, 1)
-        centres = np.where(mass > 0, members @ points / np.maximum(mass, 1e-12), centres).astype(np.float32)
-    return nearest.astype(np.int64)
+    points, weights = np.sqrt(vectors / total), np.sqrt(unigram.astype(np.float64))
+    centres = points[spread_centres(points, weights, rng.random(n_clusters))]
+    return kmeans(points, weights, centres)[0].astype(np.int64)
