@@ -34,6 +34,7 @@ from undertow.models.base import (
 )
 from undertow.models.factorial_em import Inference, Machine, Shard, m_step
 from undertow.models.factorial_init import cluster_start, random_start
+from undertow.models.factorial_queries import draw_words, filtered_joint, state_shares
 from undertow.text.corpus import Corpus
 from undertow.text.tokenizer import checked_sentences
 
@@ -292,25 +293,33 @@ class FactorialHMM(Estimator):
         chains = self._machine.chains(ids, offsets, missing)
         return np.ascontiguousarray(chains.gamma.transpose(1, 0, 2), dtype=np.float32)
 
-    def decode(self, X: Text) -> list[npt.NDArray[np.int32]]:
-        """(n_tokens, M) states, one array a sentence: with exact inference the likeliest joint path, with variational
-        inference the likeliest path of each layer's own chain. Unknown words are missing observations.
+    def decode(self, X: Text, method: str = "viterbi") -> list[npt.NDArray[np.int32]]:
+        """(n_tokens, M) states, one array a sentence. Unknown words are missing observations.
+
+        method: "viterbi" is, with exact inference, the likeliest joint path, and with variational inference the
+        likeliest path of each layer's own chain; "posterior" takes each token's likeliest state in each layer.
         """
         self._check_fitted()
-        p, machine = self.params_, self._machine
+        if method not in ("viterbi", "posterior"):
+            raise InputError(f"method={method!r} must be 'viterbi' or 'posterior'.")
+        if method == "posterior":
+            return [v.argmax(axis=2).astype(np.int32) for v in self.posterior(X)]
         out: list[npt.NDArray[np.int32]] = []
         for ids, offsets in self._pieces(X):
-            missing = ids == self.vocabulary_.unknown_id
-            if machine.inference.exact:
-                assert machine.log_norm is not None
-                codes, _ = joint_viterbi(ids, offsets, missing, p, machine.emission, machine.log_norm)
-                states = codes_to_states(codes, p.n_layers, p.n_states)
-            else:
-                scores = machine.chains(ids, offsets, missing).scores
-                paths = [viterbi_logs(scores[m], offsets, p.initial[m], p.transition[m])[0] for m in range(p.n_layers)]
-                states = np.stack(paths, axis=1)
+            states = self._paths(ids, offsets)
             out.extend(states[a:b] for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True))
         return out
+
+    def _paths(self, ids: npt.NDArray[Any], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+        p, machine = self.params_, self._machine
+        missing = ids == self.vocabulary_.unknown_id
+        if machine.inference.exact:
+            assert machine.log_norm is not None
+            codes, _ = joint_viterbi(ids, offsets, missing, p, machine.emission, machine.log_norm)
+            return codes_to_states(codes, p.n_layers, p.n_states)
+        scores = machine.chains(ids, offsets, missing).scores
+        paths = [viterbi_logs(scores[m], offsets, p.initial[m], p.transition[m])[0] for m in range(p.n_layers)]
+        return np.stack(paths, axis=1).astype(np.int32)
 
     def joint_codes(self, X: Text) -> list[npt.NDArray[np.int64]]:
         """(n_tokens,) one number for all layers' decoded states, the last layer's running fastest."""
@@ -371,39 +380,43 @@ class FactorialHMM(Estimator):
     def top_words(self, layer: int, state: int, n: int = 10, *, min_count: int = 5) -> list[WordWeight]:
         """The words most tied to a state of a layer, among those seen at least min_count times, by their lift."""
         self._check_fitted()
-        p = self.params_
+        p, words = self.params_, self.vocabulary_
         for name, value, size in (("layer", layer, p.n_layers), ("state", state, p.n_states)):
             if not 0 <= value < size:
                 raise InputError(f"There is no {name} {value}: give 0 to {size - 1}.")
-        words = self.vocabulary_
-        # what the word's own scores make of the layer, the other layers as they are on average
-        scores = p.theta[:, layer] - np.log((np.exp(p.theta[:, layer] - p.theta[:, layer].max(axis=0))).mean(axis=0))
-        given = np.exp(scores - p.theta[:, layer].max(axis=0))
-        share = given / given.sum(axis=1, keepdims=True)
-        counts = words.counts.astype(np.float64)
-        usual = np.maximum((counts[:, None] * share).sum(axis=0) / max(counts.sum(), 1.0), 1e-300)
-        lift = np.log(np.maximum(share[:, state], 1e-300) / usual[state])
+        share = state_shares(p.theta[:, layer], words.counts)
+        tokens = words.counts * share[:, state]
+        usual = tokens.sum() / words.counts.sum()
+        lift = np.log(np.maximum(share[:, state], 1e-300)) - np.log(max(usual, 1e-300))
         allowed = words.counts >= min(min_count, int(words.counts.max()))
         allowed[: words.n_special] = False
         order = np.argsort(np.where(allowed, -lift, np.inf), kind="stable")[: min(n, int(allowed.sum()))]
-        return [WordWeight(words.words[i], float(lift[i]), float(counts[i] * share[i, state])) for i in order]
+        return [WordWeight(words.words[i], float(lift[i]), float(tokens[i])) for i in order]
 
-    def sample(self, n_tokens: int = 50, *, random_state: Any = None) -> list[str]:
-        """Words drawn from the model, as one sentence of n_tokens; the model itself has no end of a sentence."""
+    def sample(self, n_tokens: int = 50, *, random_state: Any = 0, prefix: Sequence[str] = ()) -> list[str]:
+        """Tokens drawn from the model, going on from `prefix`; after the boundary word a sentence begins anew."""
         self._check_fitted()
-        if isinstance(n_tokens, bool) or not isinstance(n_tokens, int | np.integer) or n_tokens < 1:
-            raise InputError(f"n_tokens={n_tokens!r} must be a whole number, at least 1.")
+        if isinstance(n_tokens, bool) or not isinstance(n_tokens, int | np.integer) or n_tokens < 0:
+            raise InputError(f"n_tokens={n_tokens!r} must be a whole number, at least 0.")
         rng = check_random_state(random_state)
-        p = self.params_
-        states = [int(rng.choice(p.n_states, p=p.initial[m])) for m in range(p.n_layers)]
-        out = []
-        for t in range(n_tokens):
-            if t:
-                states = [int(rng.choice(p.n_states, p=p.transition[m, s])) for m, s in enumerate(states)]
-            scores = sum(p.theta[:, m, s] for m, s in enumerate(states))
-            weights = np.exp(scores - np.max(scores))
-            out.append(self.vocabulary_.words[int(rng.choice(len(weights), p=weights / weights.sum()))])
-        return out
+        [before] = encode_sentences(self.vocabulary_, [prefix])
+        states = None
+        if len(before) and before[-1] != self.vocabulary_.boundary_id:
+            states = self._draw_states(before, rng)
+        drawn = draw_words(self.params_, int(n_tokens), states, self.vocabulary_.boundary_id, rng)
+        return [self.vocabulary_.words[i] for i in drawn]
+
+    def _draw_states(self, ids: npt.NDArray[np.uint32], rng: np.random.Generator) -> list[int]:
+        """States of the last token given all: jointly where joint states are tabulated, else layer by layer."""
+        p, scorer = self.params_, self._scorer
+        missing = ids == self.vocabulary_.unknown_id
+        if scorer.inference.exact:
+            assert scorer.log_norm is not None
+            joint = filtered_joint(ids, missing, p, scorer.emission, scorer.log_norm)
+            code = np.array([rng.choice(len(joint), p=joint)])
+            return [int(s) for s in codes_to_states(code, p.n_layers, p.n_states)[0]]
+        gamma = self._posterior(ids, np.array([0, len(ids)]))[-1].astype(np.float64)
+        return [int(rng.choice(p.n_states, p=g / g.sum())) for g in gamma]
 
     # --- saving -----------------------------------------------------------------------------------------
 

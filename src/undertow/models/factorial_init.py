@@ -65,7 +65,7 @@ def _fit_beliefs(counts: Floats, believed: Floats) -> Floats:
 
     Where there are too many joint states for that, each layer alone, tempered: their clusters tell much the same twice.
     """
-    V, M, K = believed.shape
+    _, M, K = believed.shape
     words = counts[:, None, None] * believed
     mass = words.sum(axis=0)
     alone = np.log(words) - np.log(mass) - np.log(counts / counts.sum())[:, None, None]
