@@ -77,10 +77,9 @@ class Emission(NamedTuple):
 
 
 def bounded(theta: Floats) -> Floats:
-    """θ with no word's states further apart than LOG_RANGE / M in a layer, centred over the words."""
-    lowest = theta.max(axis=2, keepdims=True) - LOG_RANGE / theta.shape[1]
-    theta = np.maximum(theta, lowest)
-    out: Floats = theta - theta.mean(axis=0)
+    """θ centred over the words, and then no word's states further apart than LOG_RANGE / M in a layer."""
+    theta = theta - theta.mean(axis=0)
+    out: Floats = np.maximum(theta, theta.max(axis=2, keepdims=True) - LOG_RANGE / theta.shape[1])
     return out
 
 

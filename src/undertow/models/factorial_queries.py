@@ -18,7 +18,7 @@ def state_shares(theta: Floats, counts: NDArray[np.int64]) -> Floats:
     scores = np.exp(theta - theta.max(axis=0))
     likelihood = scores / scores.sum(axis=0)  # of the words given the state, as if the other layers said nothing
     weight = np.full(theta.shape[1], 1.0 / theta.shape[1])
-    share = np.empty_like(likelihood)
+    share: Floats = np.empty_like(likelihood)
     for _ in range(20):
         share = likelihood * weight
         share /= np.maximum(share.sum(axis=1, keepdims=True), 1e-300)
