@@ -9,6 +9,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from undertow.models.dynamic_embedding import DynamicEmbedding
+    from undertow.models.factorial_hmm import FactorialHMM
     from undertow.models.hmm import HMM
     from undertow.models.lds import LDS
     from undertow.storage import load_model as load
@@ -24,6 +25,7 @@ _WHERE = {
     "DynamicEmbedding": ("undertow.models.dynamic_embedding", "DynamicEmbedding"),
     "Events": ("undertow.text.events", "Events"),
     "LDS": ("undertow.models.lds", "LDS"),
+    "FactorialHMM": ("undertow.models.factorial_hmm", "FactorialHMM"),
     "Corpus": ("undertow.text.corpus", "Corpus"),
     "LagCounts": ("undertow.text.lag_counts", "LagCounts"),
     "Tokenizer": ("undertow.text.tokenizer", "Tokenizer"),
@@ -37,6 +39,7 @@ __all__ = [
     "Corpus",
     "DynamicEmbedding",
     "Events",
+    "FactorialHMM",
     "LagCounts",
     "Tokenizer",
     "Vocabulary",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from contract.reference import DeletedInterpolation
-from undertow import HMM, LDS, DynamicEmbedding
+from undertow import HMM, LDS, DynamicEmbedding, FactorialHMM
 from undertow.results import WordClusters
 
 SENTENCES = [
@@ -68,6 +68,11 @@ CASES = [
         small(WordClusters, n_clusters=3, min_moved=0.0, init="random", random_state=0),
         has_transform=False,
         has_score=False,
+    ),
+    Case("fhmm-exact", small(FactorialHMM, n_layers=3, n_states=2, n_iter=3, random_state=0)),
+    Case(
+        "fhmm-variational",
+        small(FactorialHMM, n_layers=2, n_states=2, n_iter=3, inference="variational", max_sweeps=3, random_state=0),
     ),
     Case("hmm-blocks", small(HMM, n_states=8, n_blocks=4, n_iter=4, n_chunks=2, random_state=0)),
     Case("hmm-dense", small(HMM, n_states=3, n_iter=4, n_chunks=1, random_state=0)),
