@@ -20,7 +20,7 @@ import numpy as np
 
 from undertow import HMM, Corpus
 
-ROWS = {
+ROWS: dict[str, list[tuple[int, int, int | None]]] = {
     "pairs": [(2**11, 128, None), (2**12, 128, None), (2**13, 128, None)],
     "low-rank": [(2**13, 128, 256), (2**14, 128, 256), (2**15, 128, 256)],
 }
