@@ -18,12 +18,12 @@ ARROWS = {
     "kernels": {"errors"},
     "text": {"errors", "progress", "files", "engine", "kernels"},
     "models": {"errors", "progress", "files", "engine", "kernels", "text"},
-    "neural": {"errors", "engine", "kernels", "models", "text"},
     "tensor_file": {"errors", "files", "models"},
     "storage": {"errors", "files", "models", "text", "tensor_file", "undertow"},
     "results": {"errors", "progress", "files", "engine", "kernels", "models", "text"},
     "view": {"errors", "files", "models", "text", "results"},
     "adapters": {"errors", "files", "models", "text"},
+    "neural": {"errors", "progress", "engine", "kernels", "models", "text"},
     "cli": {
         *("errors", "progress", "files", "engine", "models", "text", "storage", "results", "view", "adapters"),
         "undertow",
