@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertow.engine import count_workers
+from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError
 from undertow.kernels.block_chain import BlockLowRank, Blocks, PairSparse
 from undertow.kernels.discrete_chain import ChainParams
@@ -259,7 +260,8 @@ def fit_neural(
     threads = torch.get_num_threads()
     torch.set_num_threads(count_workers(hmm.n_jobs))
     try:
-        return _fit(hmm, corpus, validation, Options() if options is None else options)
+        with one_blas_thread():
+            return _fit(hmm, corpus, validation, Options() if options is None else options)
     finally:
         torch.set_num_threads(threads)
 
