@@ -10,14 +10,21 @@ import scipy.optimize
 
 
 def log_likelihood(counts: Any, x: Any, beta: float = 1.0) -> float:
-    """β Σ c_ij log p(i, j) with the table's own frequencies; x is (rows + columns, d)."""
+    """β Σ c_ij log p(i, j) with the table's own frequencies, and the pull to one centre; x is (rows + columns, d)."""
     a = len(counts)
     total = counts.sum()
     p, q = counts.sum(axis=1) / total, counts.sum(axis=0) / total
     weight = np.array(
         [[p[i] * q[j] * np.exp(-((x[i] - x[a + j]) ** 2).sum()) for j in range(len(q))] for i in range(a)]
     )
-    return float(beta * (counts * np.log(weight / weight.sum())).sum())
+    apart = p @ x[:a] - q @ x[a:]
+    return float(beta * ((counts * np.log(weight / weight.sum())).sum() - 0.5 * total * (apart**2).sum()))
+
+
+def centring(counts: Any, d: int) -> Any:
+    """The Hessian of ½|Σ p̄_i x_i − Σ p̄_j x_j|²."""
+    w = np.concatenate((counts.sum(axis=1), -counts.sum(axis=0))) / counts.sum()
+    return np.kron(np.outer(w, w), np.eye(d))
 
 
 def gradient(function: Callable[[Any], float], x: Any, step: float = 1e-5) -> Any:
@@ -57,11 +64,11 @@ def fisher(counts: Any, x: Any, beta: float = 1.0) -> Any:
             v[i], v[a + j] = x[i] - x[a + j], x[a + j] - x[i]
             mean += q[i, j] * v.ravel()
             square += q[i, j] * np.outer(v.ravel(), v.ravel())
-    return 4 * beta * counts.sum() * (square - np.outer(mean, mean))
+    return beta * counts.sum() * (4 * (square - np.outer(mean, mean)) + centring(counts, d))
 
 
 def taylor(counts: Any, x: Any, beta: float = 1.0) -> Any:
-    """N (2B + λ Λ̄) of the paper's appendix with H22 = H11, block by block."""
+    """N (2B + λ Λ̄) of the paper's appendix with H22 = H11, block by block, and the pull to one centre."""
     (n, d), a = x.shape, len(counts)
     total = counts.sum()
     joint, p, q = counts / total, counts.sum(axis=1) / total, counts.sum(axis=0) / total
@@ -75,7 +82,7 @@ def taylor(counts: Any, x: Any, beta: float = 1.0) -> Any:
             for r, c, sign in ((i, i, 1), (k, k, 1), (i, k, -1), (k, i, -1)):
                 bar[r, :, c, :] += sign * p[i] * q[j] * H11
                 B[r, :, c, :] += sign * joint[i, j] * np.eye(d)
-    return beta * total * (2 * B + bar / Z).reshape(n * d, n * d)
+    return beta * total * ((2 * B + bar / Z).reshape(n * d, n * d) + centring(counts, d))
 
 
 def laplace(counts: Any, mean: Any, cov: Any, start: Any, beta: float = 1.0) -> tuple[Any, Any]:

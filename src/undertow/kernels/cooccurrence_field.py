@@ -8,6 +8,10 @@ tempered by β. With q_ij = p(i, j), v_ij = (e_i − e_j) ⊗ δ_ij and L(·) th
     Fisher           4βN [Σ q vv' − (Σ q v)(Σ q v)']                       positive semi-definite
     Taylor           4βN Σ q vv' + 2βN L(p̄ − q) ⊗ I                        indefinite; −∇² plus a rank-one term
 
+A constant added to all |δ|² changes next to nothing, and rows and columns could part company at no cost, for ever.
+So the two kinds are held to one centre: −½βN |c|² with c = Σ p̄_i x_i − Σ p̄_j x_j is part of the log-likelihood
+here, its gradient of the score, and βN ww' ⊗ I, w = (p̄_i, −p̄_j), of both matrices.
+
 Observed pairs stay sparse. The sums over all pairs run in tiles: one product for the exponents, NumPy's vectorised exp,
 two products for the sums of rows and columns. This is four times as fast as a compiled loop over pairs (scalar exp).
 Tiles are added in a fixed order, so the number of threads changes no bit.
@@ -102,8 +106,10 @@ def _in_order(function: Any, items: range, n_threads: int) -> Iterator[Any]:
 # --- likelihood and score -------------------------------------------------------------------------------
 
 
-def log_likelihood(table: Table, X: Array, Y: Array, *, beta: float = 1.0, n_threads: int = 1) -> tuple[float, Array]:
-    """The tempered log-likelihood and its score (a + w, d), rows first."""
+def log_likelihood(
+    table: Table, X: Array, Y: Array, *, beta: float = 1.0, centring: float = 1.0, n_threads: int = 1
+) -> tuple[float, Array]:
+    """The tempered log-likelihood and its score (a + w, d), rows first; `centring` weighs the pull to one centre."""
     sums = field_sums(X, Y, table.p_rows, table.p_columns, 1, n_threads)
     pulled = table.counts @ Y / table.total  # Σ_j p̄_ij x_j
     stress = table.p_rows @ (X**2).sum(axis=1) + table.p_columns @ (Y**2).sum(axis=1) - 2 * float((pulled * X).sum())
@@ -117,8 +123,10 @@ def log_likelihood(table: Table, X: Array, Y: Array, *, beta: float = 1.0, n_thr
         - (sums.columns[:, :1] * Y - sums.columns[:, 1:]) / sums.Z
     )
     scale = beta * table.total
-    value = scale * (base_rate(table) - float(stress) - np.log(sums.Z))
-    return float(value), -2 * scale * np.concatenate((rows, columns))
+    centre = table.p_rows @ X - table.p_columns @ Y
+    value = scale * (base_rate(table) - float(stress) - np.log(sums.Z) - 0.5 * centring * float(centre @ centre))
+    weights = np.concatenate((table.p_rows, -table.p_columns))
+    return float(value), -scale * (2 * np.concatenate((rows, columns)) + centring * np.outer(weights, centre))
 
 
 def base_rate(table: Table) -> float:
@@ -156,6 +164,7 @@ def information_blocks(
             block -= 4 * spread.first[:, :, None] * spread.first[:, None, :]
         else:
             block += 2 * (p - spread.mass)[:, None, None] * np.eye(P.shape[1])
+        block += (p**2)[:, None, None] * np.eye(P.shape[1])
         parts.append(block)
     return clip_eigenvalues(beta * table.total * np.concatenate(parts))
 
@@ -197,5 +206,8 @@ def information_matrix(table: Table, X: Array, Y: Array, *, form: str = "fisher"
         laplacian = np.diag(excess.sum(axis=1)) - excess
         for k in range(d):
             flat[k::d, k::d] += 2 * laplacian
+    weights = np.concatenate((table.p_rows, -table.p_columns))
+    for k in range(d):
+        flat[k::d, k::d] += np.outer(weights, weights)
     flat *= beta * table.total
     return flat

@@ -45,7 +45,15 @@ from undertow.models.dynamic_links import expected_squares, forecast_shares, mee
 from undertow.models.dynamic_map import MapData, MapPair
 from undertow.models.dynamic_names import Names, pack, unpack
 from undertow.models.dynamic_queries import Timeline
-from undertow.models.dynamic_start import correspondence, damp, dispersion, make_table, score_dispersion, static_map
+from undertow.models.dynamic_start import (
+    correspondence,
+    damp,
+    dispersion,
+    first_paths,
+    make_table,
+    score_dispersion,
+    static_map,
+)
 from undertow.text.event_times import clean_time, order_times
 from undertow.text.events import Events
 
@@ -175,14 +183,15 @@ class DynamicEmbedding(Estimator):
         beta = 1.0 if self.tempering is None else float(self.tempering)
         if self.tempering is None and not look:
             still = np.broadcast_to(static.mean, (len(tables), *static.mean.shape))
-            beta = 1 / max(1.0, dispersion(tables, still).pearson, *score_dispersion(tables, still))
+            beta = 1 / max(1.0, dispersion(tables, still).pearson, *score_dispersion(tables, static.mean))
         settings = settings._replace(beta=float(beta))
         if beta != 1:
             static, tau2 = static_map(pooled, static.mean, settings)
         self._say(f"covariance: {covariance}, {reason}; burstiness {burstiness:.3g}, tempering {beta:.3g}")
 
         anchor = static.mean if look or self.inference == "filter" else np.zeros_like(static.mean)
-        problem = Problem(events.gaps, tables, n_rows, anchor, static.mean, tau2, self.inference)
+        searches = first_paths(events.tables, burstiness, n_rows, static.mean, settings, rng)
+        problem = Problem(events.gaps, tables, n_rows, anchor, searches, tau2, self.inference)
         drift = _drift_pair(self.drift) or (0.1 * tau2, 0.1 * tau2)
         learned = self.drift is None
         n_iter, starts = self.n_iter if learned else 1, None
@@ -552,7 +561,7 @@ class DynamicEmbedding(Estimator):
         return frames
 
     def map_data(self, n_pairs: int = 12) -> MapData:
-        """The smoothed map with its frames aligned, and the pairs whose meetings changed most, for pages and pictures."""
+        """The smoothed map with its frames aligned, and pairs whose meetings changed most, for pages and pictures."""
         self._check_fitted()
         path, form, names = self._smoothed(), self._settings().form, self._names
         frames, turns = self._frames()

@@ -29,7 +29,7 @@ class Problem(NamedTuple):
     tables: list[Table | None]
     n_rows: int
     anchor: Array  # (n, d) mean of the first step's prior
-    static: Array  # (n, d) a map of the pooled counts, where searches begin
+    searches: list[Array]  # (T, n, d) where the first searches begin; the best end is kept
     start: float  # τ²
     inference: str  # "path" or "filter"
 
@@ -51,9 +51,9 @@ def infer(problem: Problem, noise: Noise, settings: Settings, starts: Array | No
     if problem.inference == "filter":
         path = filter_path(tables, gaps, problem.anchor, noise, settings, starts)
         return path, path.means
-    if starts is None:
-        starts = np.repeat(problem.static[None], len(tables), axis=0)
-    mode = path_mode(tables, gaps, problem.anchor, noise, settings, starts)
+    begins = problem.searches if starts is None else [starts]
+    modes = [path_mode(tables, gaps, problem.anchor, noise, settings, begin) for begin in begins]
+    mode = max(modes, key=lambda m: m.value)
     return expanded_filter(tables, gaps, problem.anchor, noise, settings, mode), mode.x
 
 
@@ -63,7 +63,7 @@ def improve(
     """Iterations of rising evidence, each finished one; the first whose evidence is lower is dropped and ends it."""
     best = -np.inf
     for k in range(n_iter):
-        noise = make_noise(drift, problem.start, problem.n_rows, len(problem.static))
+        noise = make_noise(drift, problem.start, problem.n_rows, len(problem.anchor))
         path, starts = infer(problem, noise, settings, starts)
         if not path.log_evidence > best:
             return
@@ -80,7 +80,7 @@ def _better(
     problem: Problem, old: tuple[float, float], path: Path, noise: Noise, settings: Settings
 ) -> tuple[float, float]:
     _, moves = smooth_path(path, problem.gaps, noise, settings)
-    n, d = problem.static.shape
+    n, d = problem.anchor.shape
     gaps = np.array(problem.gaps[1:])[:, None]
     rows, columns = (
         update_variance(v, moves.squared[:, part], moves.variance[:, part], gaps, d)

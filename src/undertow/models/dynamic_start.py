@@ -19,6 +19,7 @@ from undertow.models.dynamic_filter import Array, Belief, Settings, condition, u
 DENSE = 400  # rows or columns up to which the decomposition is done in full
 JITTER = 0.01  # of the start, so that coordinates without any signal are not stuck in a symmetric place
 WIDTH = 0.5  # root mean square of the first coordinates
+LEAST_WIDTH = 0.3  # τ of a map, where pooled counts show nothing: what moves may still be somewhere
 ROUNDS = 6  # of the static fit, each with a better prior variance
 
 
@@ -77,27 +78,39 @@ def dispersion(tables: list[Table | None], means: Array) -> Dispersion:
     return total
 
 
-def score_dispersion(tables: list[Table | None], means: Array) -> tuple[float, float]:
-    """s'F⁻¹s/d of rows and of columns, s the score of an entity at a step and F its Fisher block: 1 if counts are
-    independent.
+def score_dispersion(tables: list[Table | None], mean: Array) -> tuple[float, float]:
+    """How far rows, and columns, jump from a step to the next beside what independent counts would make them: then 1.
 
     Pairs may be no more dispersed than independent counts and yet come in clumps: all words of an author's year are
-    from a paper or two. This sees it, as a pair by itself does not.
+    from a paper or two. u = F⁻¹s, score over Fisher block at a static map (n, d), is where a step would move an
+    entity; its difference between neighbouring steps has the covariance F_t⁻¹ + F_{t+1}⁻¹ if counts are
+    independent. Slow movement, however far it leads, is in no such difference.
     """
+    n, d = mean.shape
     sums, numbers = np.zeros(2), np.zeros(2)
-    for table, x in zip(tables, means, strict=True):
+    before: Any = None
+    for table in tables:
         if table is None:
+            before = None
             continue
-        X, Y = x[table.rows], x[table.columns]
-        score, blocks = log_likelihood(table, X, Y)[1], information_blocks(table, X, Y)
-        d = x.shape[1]
-        floor = 1e-9 * np.trace(blocks, axis1=1, axis2=2)[:, None, None] + 1e-12
-        worth = np.linalg.solve(blocks + floor * np.eye(d), score[:, :, None])[:, :, 0]
-        value = (score * worth).sum(axis=1) / d
-        first = np.arange(len(value)) < len(table.rows)
-        sums += [value[first].sum(), value[~first].sum()]
-        numbers += [first.sum(), (~first).sum()]
-    return float(sums[0] / numbers[0]), float(sums[1] / numbers[1])
+        X, Y = mean[table.rows], mean[table.columns]
+        # without the pull to one centre, which is the same for all entities and no count of theirs
+        score, blocks = log_likelihood(table, X, Y, centring=0.0)[1], information_blocks(table, X, Y)
+        floor = 1e-6 * np.trace(blocks, axis1=1, axis2=2)[:, None, None] + 1e-12
+        there, u, inverse = np.zeros(n, dtype=bool), np.zeros((n, d)), np.zeros((n, d, d))
+        there[table.present] = True
+        inverse[table.present] = np.linalg.inv(blocks + floor * np.eye(d))
+        u[table.present] = (inverse[table.present] @ score[:, :, None])[:, :, 0]
+        if before is not None:
+            both = np.flatnonzero(there & before[0])
+            jump = u[both] - before[1][both]
+            value = (jump * np.linalg.solve(inverse[both] + before[2][both], jump[:, :, None])[:, :, 0]).sum(axis=1) / d
+            first = np.isin(both, table.rows)
+            sums += [value[first].sum(), value[~first].sum()]
+            numbers += [first.sum(), (~first).sum()]
+        before = (there, u, inverse)
+    rows, columns = np.divide(sums, numbers, out=np.ones(2), where=numbers > 0)
+    return float(rows), float(columns)
 
 
 # --- a static map ---------------------------------------------------------------------------------------
@@ -153,4 +166,27 @@ def static_map(table: Table, start: Array, settings: Settings) -> tuple[Belief, 
         tau2 = update_variance(
             tau2, (x[there] ** 2).sum(axis=1), np.trace(belief.cov[there], axis1=1, axis2=2), np.ones(len(there)), d
         )
-    return belief, tau2
+    return belief, max(tau2, LEAST_WIDTH**2)
+
+
+def first_paths(
+    counts: list[Any], burstiness: float, n_rows: int, static: Array, settings: Settings, rng: np.random.Generator
+) -> list[Array]:
+    """Where the search for a path may begin: at rest on the static map, and with a change of maps half-way.
+
+    What turns round half-way is nowhere on a static map, and a path that begins there finds no way off.
+    """
+    T = len(counts)
+    out = [np.repeat(static[None], T, axis=0)]
+    halves = []
+    for part in (counts[: T // 2], counts[T // 2 :]):
+        table = make_table(sum(damp(c, burstiness) for c in part), n_rows) if part else None
+        if table is None:
+            return out
+        start = correspondence(table, static.shape[0], static.shape[1], rng)
+        halves.append(static_map(table, start, settings)[0].mean)
+    first, second = halves
+    u, _, vt = np.linalg.svd(second.T @ first)
+    second = second @ (u @ vt)
+    out.append(np.concatenate([np.repeat(x[None], k, axis=0) for x, k in ((first, T // 2), (second, T - T // 2))]))
+    return out
