@@ -9,6 +9,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from undertow.models.dynamic_embedding import DynamicEmbedding
+    from undertow.models.factorial_hmm import FactorialHMM
+    from undertow.models.hmm import HMM
     from undertow.models.lds import LDS
     from undertow.storage import load_model as load
     from undertow.text.corpus import Corpus
@@ -19,9 +21,11 @@ if TYPE_CHECKING:
 
 # Loaded on first use: `undertow --help` must not wait for SciPy and Numba.
 _WHERE = {
+    "HMM": ("undertow.models.hmm", "HMM"),
     "DynamicEmbedding": ("undertow.models.dynamic_embedding", "DynamicEmbedding"),
     "Events": ("undertow.text.events", "Events"),
     "LDS": ("undertow.models.lds", "LDS"),
+    "FactorialHMM": ("undertow.models.factorial_hmm", "FactorialHMM"),
     "Corpus": ("undertow.text.corpus", "Corpus"),
     "LagCounts": ("undertow.text.lag_counts", "LagCounts"),
     "Tokenizer": ("undertow.text.tokenizer", "Tokenizer"),
@@ -29,7 +33,19 @@ _WHERE = {
     "load": ("undertow.storage", "load_model"),
 }
 
-__all__ = ["LDS", "Corpus", "DynamicEmbedding", "Events", "LagCounts", "Tokenizer", "Vocabulary", "__version__", "load"]
+__all__ = [
+    "HMM",
+    "LDS",
+    "Corpus",
+    "DynamicEmbedding",
+    "Events",
+    "FactorialHMM",
+    "LagCounts",
+    "Tokenizer",
+    "Vocabulary",
+    "__version__",
+    "load",
+]
 
 
 def __getattr__(name: str) -> Any:

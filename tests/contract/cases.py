@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from contract.reference import DeletedInterpolation
-from undertow import LDS, DynamicEmbedding
+from undertow import HMM, LDS, DynamicEmbedding, FactorialHMM
+from undertow.results import WordClusters
 
 SENTENCES = [
     s.split()
@@ -61,6 +62,21 @@ OTHER_EVENTS = [(t, r, c, 2.5) for t in ("early", "late") for r in ("Ann", "Xu")
 CASES = [
     Case("deleted-interpolation", small(DeletedInterpolation, n_iter=4, random_state=0)),
     Case("lds", small(LDS, n_components=3, n_iter=3, n_full=1, lags=3, ssid_lags=2, kappa=1.0, random_state=0)),
+    # its transform gives integers, a cluster a token, and the contract's is of vectors
+    Case(
+        "clusters",
+        small(WordClusters, n_clusters=3, min_moved=0.0, init="random", random_state=0),
+        has_transform=False,
+        has_score=False,
+    ),
+    Case("fhmm-exact", small(FactorialHMM, n_layers=3, n_states=2, n_iter=3, random_state=0)),
+    Case(
+        "fhmm-variational",
+        small(FactorialHMM, n_layers=2, n_states=2, n_iter=3, inference="variational", max_sweeps=3, random_state=0),
+    ),
+    Case("hmm-blocks", small(HMM, n_states=8, n_blocks=4, n_iter=4, n_chunks=2, random_state=0)),
+    Case("hmm-dense", small(HMM, n_states=3, n_iter=4, n_chunks=1, random_state=0)),
+    Case("hmm-low-rank", small(HMM, n_states=6, n_blocks=3, rank=2, n_iter=4, n_chunks=2, random_state=0)),
     Case(
         "dynamic",
         small(DynamicEmbedding, n_iter=3, random_state=0),

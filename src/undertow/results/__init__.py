@@ -1,0 +1,22 @@
+"""What people take away from a text or a model."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from undertow.results.word_clusters import WordClusters
+
+# Loaded on first use, as the package's own names are
+_WHERE = {"WordClusters": "undertow.results.word_clusters"}
+
+__all__ = ["WordClusters"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'undertow.results' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_WHERE[name]), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,105 @@
+"""undertow clusters: from text, a corpus or counts to word clusters with bit-string paths."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from undertow.cli.common import jobs_option, json_option, overwrite_option, progress_bar, show
+from undertow.cli.count import one_kind, open_or_build
+from undertow.cli.reading_options import reading_options
+from undertow.errors import InputError
+from undertow.progress import Progress
+
+
+@click.command()
+@click.argument("inputs", nargs=-1, required=True)
+@click.option("-o", "--out", required=True, type=click.Path(), help="File to write, or - for standard output.")
+@click.option("--clusters", type=click.IntRange(1), default=1000, show_default=True, help="How many clusters.")
+@click.option("--iterations", type=click.IntRange(1), default=20, show_default=True, help="Passes at most.")
+@click.option("--seed", type=click.IntRange(0), help="Start from shuffled words.  [default: from their ranks]")
+@reading_options
+@jobs_option
+@overwrite_option
+@json_option
+def command(
+    inputs: tuple[str, ...],
+    out: str,
+    clusters: int,
+    iterations: int,
+    seed: int | None,
+    jobs: int,
+    overwrite: bool,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Cluster words by their neighbours and write a line a word: bit string, word, count, with tabs between.
+
+    INPUTS is one counts directory, one corpus directory, or text files, from which a corpus is built beside the output.
+    Words whose bit strings begin alike are alike. Ctrl-C keeps the last finished pass and writes its clusters.
+    """
+    if out == "-" and as_json:
+        raise click.UsageError("Standard output takes the paths or the --json report, not both: give a file with -o.")
+    from undertow.files import check_file_target
+    from undertow.results.word_clusters import WordClusters
+
+    began = time.perf_counter()
+    if out != "-":
+        check_file_target(Path(out), overwrite=overwrite)
+    facts: dict[str, Any] = {"paths": out}
+    with progress_bar() as progress:
+        counts = _counts(inputs, out, jobs, overwrite, progress, given, facts)
+        progress(Progress("clusters", 0, iterations, "pass"))
+        model = WordClusters(
+            clusters,
+            n_iter=iterations,
+            init="frequency" if seed is None else "random",
+            random_state=seed,
+            callbacks=[lambda event: progress(_progress(event))],
+        ).fit(counts)
+    if out == "-":
+        sys.stdout.buffer.writelines(model.path_lines())
+        return
+    model.save_paths(out, overwrite=overwrite)
+    facts |= {
+        "tokens": counts.n_tokens,
+        "words": len(model.paths),
+        "clusters": clusters,
+        "passes": len(model.history_),
+        "objective": round(model.history_[-1], 6),
+        "seconds": round(time.perf_counter() - began, 1),
+    }
+    show(facts, as_json)
+
+
+def _progress(event: Any) -> Progress:
+    return Progress("clusters", event.iteration, event.n_iter, "pass", f"objective {event.objective:.4f}")
+
+
+def _counts(
+    inputs: tuple[str, ...],
+    out: str,
+    jobs: int,
+    overwrite: bool,
+    progress: Any,
+    given: dict[str, Any],
+    facts: dict[str, Any],
+) -> Any:
+    """The counts given, or those of the corpus or text."""
+    from undertow.text.lag_counts import LagCounts
+
+    kind = one_kind(inputs)
+    if kind == "counts":
+        if len(inputs) > 1:
+            raise InputError("Several counts are clustered as their sum: add them first, with undertow count.")
+        return LagCounts.open(inputs[0])
+    if kind == "text" and out == "-":
+        raise click.UsageError("A corpus is built from text beside the output: give a file with -o, or a corpus.")
+    corpus = open_or_build(inputs, str(Path(out).with_suffix(".counts")), kind, jobs, overwrite, progress, given)
+    if kind == "text":
+        facts["corpus"] = str(corpus.path)
+    return LagCounts.from_corpus(corpus, lags=1, n_jobs=jobs, progress=progress)

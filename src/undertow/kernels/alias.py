@@ -1,0 +1,113 @@
+"""Draws from fixed distributions in constant time: Walker's alias tables, built by Vose's method.
+
+A table of n cells is built in O(n); cell i keeps the share `threshold[i]` of its column for i and gives the rest to
+`other[i]`. A draw takes one uniform number. Tables of the rows of a matrix are built when a row is first drawn from, so
+that a model with many states pays, in time and in memory, for those it visits.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+
+class AliasRows(NamedTuple):
+    """Tables of the rows of `weights` (rows, n), which need not be normalised; `built` says which are ready."""
+
+    weights: NDArray[Any]
+    threshold: NDArray[np.float32]
+    other: NDArray[np.int32]
+    built: NDArray[np.bool_]
+
+
+def alias_rows(weights: NDArray[Any]) -> AliasRows:
+    """Room for the tables of all rows; the system hands out memory for those that are built."""
+    n_rows, n = weights.shape
+    cells = (n_rows, n)
+    return AliasRows(
+        weights, np.empty(cells, dtype=np.float32), np.empty(cells, dtype=np.int32), np.zeros(n_rows, dtype=np.bool_)
+    )
+
+
+def build_alias(weights: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    """threshold (n,) and other (n,) of one distribution, weights ≥ 0 with a positive sum."""
+    weights = np.asarray(weights)
+    threshold, other = np.empty(len(weights), dtype=np.float32), np.empty(len(weights), dtype=np.int32)
+    _build(weights, threshold, other)
+    return threshold, other
+
+
+@njit(cache=True, nogil=True)
+def _build(weights: Any, threshold: Any, other: Any) -> None:
+    """Small cells are filled up by large ones until all are level."""
+    n = len(weights)
+    total = 0.0
+    for i in range(n):
+        total += weights[i]
+    level = np.empty(n)
+    small, large = np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int32)
+    n_small, n_large = 0, 0
+    for i in range(n):
+        level[i] = weights[i] * n / total
+        if level[i] < 1.0:
+            small[n_small] = i
+            n_small += 1
+        else:
+            large[n_large] = i
+            n_large += 1
+    while n_small > 0 and n_large > 0:
+        n_small -= 1
+        i, j = small[n_small], large[n_large - 1]
+        threshold[i], other[i] = level[i], j
+        level[j] -= 1.0 - level[i]
+        if level[j] < 1.0:
+            n_large -= 1
+            small[n_small] = j
+            n_small += 1
+    # what is left is level but for rounding; a cell without weight of its own must not be among it
+    for k in range(n_large):
+        threshold[large[k]], other[large[k]] = 1.0, large[k]
+    for k in range(n_small):
+        i = small[k]
+        threshold[i], other[i] = 1.0, i
+        if weights[i] <= 0.0:
+            threshold[i], other[i] = 0.0, np.argmax(weights)
+
+
+@njit(cache=True, nogil=True)
+def draw_alias(threshold: Any, other: Any, u: Any) -> Any:
+    """The cell that the uniform number u in [0, 1) falls on."""
+    n = len(threshold)
+    x = u * n
+    i = min(int(x), n - 1)
+    return i if x - i < threshold[i] else other[i]
+
+
+@njit(cache=True, nogil=True)
+def draw_row(tables: Any, row: Any, u: Any) -> Any:
+    """A draw from one row of AliasRows, which is built if this is the first one."""
+    if not tables.built[row]:
+        _build(tables.weights[row], tables.threshold[row], tables.other[row])
+        tables.built[row] = True
+    return draw_alias(tables.threshold[row], tables.other[row], u)
+
+
+@njit(cache=True, nogil=True)
+def draw_weights(weights: Any, u: Any) -> Any:
+    """One draw in O(n), for weights that are used once; −1 if they are all zero."""
+    total = 0.0
+    for i in range(len(weights)):
+        total += weights[i]
+    if not total > 0.0:
+        return -1
+    x, last = u * total, -1
+    for i in range(len(weights)):
+        if weights[i] > 0.0:
+            last = i
+            x -= weights[i]
+            if x < 0.0:
+                return i
+    return last

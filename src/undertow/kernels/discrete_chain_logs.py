@@ -1,0 +1,296 @@
+"""Forward–backward and Viterbi for small dense chains whose observations are given as log scores.
+
+What a factorial chain needs for its layers, and a tagger for its tags: a few states, one transition matrix, and a row
+of real numbers for each token, which need not be logs of anything normalised. One sentence after the other, scaled at
+each step. The largest score among the states that can be reached is taken out of every row before exponentiating, so
+adding any number to a row only adds it to the likelihood. A state some 700 nats below the best at its token counts as
+impossible there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from undertow.errors import InputError
+
+CHUNK_TOKENS = 1 << 13  # a chunk has its own K × K sums; which tokens it holds depends on the text alone
+MOST_CHUNKS = 64
+TINY = 1e-280  # a product below this has lost its digits: do it again in logs
+
+
+class ChainPosterior(NamedTuple):
+    """log_likelihood (n_sentences,), gamma (N, K), first (K,) = Σ gamma at starts, pairs (K, K) = Σ xi."""
+
+    log_likelihood: NDArray[np.float64]
+    gamma: NDArray[np.float64]
+    first: NDArray[np.float64]
+    pairs: NDArray[np.float64]
+
+
+def forward_backward_logs(
+    log_obs: NDArray[Any], offsets: NDArray[Any], initial: NDArray[Any], transition: NDArray[Any], n_threads: int = 1
+) -> ChainPosterior:
+    """Exact posteriors of independent chains: log_obs (N, K) are scores of tokens, offsets (n + 1,) bound sentences.
+
+    A sentence that no state path can explain has log-likelihood −inf, rows of zeros in gamma and no part in the sums.
+    An empty one has log-likelihood 0. −inf is a score like any other; NaN and +inf are refused. The number of threads
+    changes no bit.
+    """
+    log_obs, offsets, initial, transition = _checked(log_obs, offsets, initial, transition)
+    n, K = len(offsets) - 1, len(initial)
+    edges = sentence_chunks(offsets)
+    log_likelihood, gamma = np.zeros(n), np.empty_like(log_obs)
+    first, pairs = np.zeros((len(edges) - 1, K)), np.zeros((len(edges) - 1, K, K))
+
+    def one_chunk(c: int) -> int:
+        bounds = offsets[edges[c] : edges[c + 1] + 1]
+        out = log_likelihood[edges[c] : edges[c + 1]]
+        return int(_forward_backward(log_obs, bounds, initial, transition, out, gamma, first[c], pairs[c]))
+
+    _refuse(max(_in_threads(one_chunk, len(edges) - 1, n_threads), default=-1))
+    return ChainPosterior(log_likelihood, gamma, first.sum(axis=0), pairs.sum(axis=0) * transition)
+
+
+def viterbi_logs(
+    log_obs: NDArray[Any], offsets: NDArray[Any], initial: NDArray[Any], transition: NDArray[Any]
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """The likeliest path of each sentence and its joint log score; of equal paths the one with lower states at the end.
+
+    A sentence without a possible path has score −inf and −1 for states.
+    """
+    log_obs, offsets, initial, transition = _checked(log_obs, offsets, initial, transition)
+    paths, log_prob = np.full(len(log_obs), -1, dtype=np.int32), np.zeros(len(offsets) - 1)
+    with np.errstate(divide="ignore"):
+        log_initial, log_transition = np.log(initial), np.log(transition)
+    _refuse(int(_viterbi(log_obs, offsets, log_initial, log_transition, paths, log_prob)))
+    return paths, log_prob
+
+
+def sentence_chunks(offsets: NDArray[np.int64]) -> list[int]:
+    """Edges of runs of whole sentences with about equal numbers of tokens: a matter of the text, not of the threads."""
+    n, n_tokens = len(offsets) - 1, int(offsets[-1])
+    n_chunks = min(MOST_CHUNKS, max(1, n_tokens // CHUNK_TOKENS))
+    inner = np.searchsorted(offsets, n_tokens * np.arange(1, n_chunks) / n_chunks)
+    return [int(e) for e in np.unique(np.concatenate(([0], inner, [n])))]
+
+
+def _in_threads(work: Callable[[int], int], n_chunks: int, n_threads: int) -> list[int]:
+    if n_threads == 1 or n_chunks < 2:
+        return [work(c) for c in range(n_chunks)]
+    with ThreadPoolExecutor(n_threads) as pool:
+        return list(pool.map(work, range(n_chunks)))
+
+
+def _checked(log_obs: Any, offsets: Any, initial: Any, transition: Any) -> tuple[NDArray[Any], ...]:
+    log_obs = np.ascontiguousarray(log_obs, dtype=np.float64)
+    offsets = np.ascontiguousarray(offsets, dtype=np.int64)
+    initial = np.ascontiguousarray(initial, dtype=np.float64)
+    transition = np.ascontiguousarray(transition, dtype=np.float64)
+    K = len(initial)
+    if log_obs.ndim != 2 or log_obs.shape[1] != K or transition.shape != (K, K):
+        raise InputError(
+            f"the shapes do not fit: scores {log_obs.shape}, initial {initial.shape}, transition {transition.shape}; "
+            "give (tokens, K), (K,) and (K, K)."
+        )
+    if offsets.ndim != 1 or len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(log_obs):
+        raise InputError(f"the offsets must run from 0 to the number of tokens, {len(log_obs)}.")
+    if np.any(np.diff(offsets) < 0):
+        raise InputError("the offsets must not fall: sentence bounds come in the order of the tokens.")
+    for name, values in (("initial", initial), ("transition", transition)):
+        if not (np.isfinite(values).all() and (values >= 0).all()):
+            raise InputError(f"the {name} probabilities must be finite and not negative.")
+    return log_obs, offsets, initial, transition
+
+
+def _refuse(token: int) -> None:
+    if token >= 0:
+        raise InputError(f"the score of token {token} is NaN or +inf; scores are real numbers or −inf.")
+
+
+@njit(cache=True, nogil=True)
+def _forward_backward(
+    log_obs: Any, offsets: Any, initial: Any, transition: Any, log_likelihood: Any, gamma: Any, first: Any, pairs: Any
+) -> int:
+    """All sentences of a chunk; returns −1, or a token with a score that is no number.
+
+    pairs gets Σ alpha_t ⊗ (o_{t+1} ∘ β_{t+1}) / p: times the transition, elementwise, that is Σ xi.
+    """
+    K = len(initial)
+    longest = 0
+    for s in range(len(offsets) - 1):
+        longest = max(longest, offsets[s + 1] - offsets[s])
+    obs = np.empty((longest, K))
+    beta, message = np.empty(K), np.empty(K)
+    for s in range(len(offsets) - 1):
+        start, stop = offsets[s], offsets[s + 1]
+        total = 0.0
+        for t in range(start, stop):
+            alpha, o = gamma[t], obs[t - start]
+            if t == start:
+                alpha[:] = initial
+            else:
+                _predict(gamma[t - 1], transition, alpha)
+            step = _condition(alpha, log_obs[t], o)
+            if np.isnan(step) or step == np.inf:
+                return t
+            total += step
+            if step == -np.inf:
+                break
+        log_likelihood[s] = total
+        if total == -np.inf:
+            gamma[start:stop] = 0.0
+            continue
+        beta[:] = 1.0
+        for t in range(stop - 1, start, -1):
+            scale = 0.0
+            for k in range(K):
+                message[k] = obs[t - start, k] * beta[k]
+                scale = max(scale, message[k])
+            if scale < TINY:
+                _product_in_logs(obs[t - start], beta, message)
+                scale = 1.0
+            for k in range(K):
+                message[k] /= scale
+            _smooth(gamma[t], beta)
+            for i in range(K):
+                total_i = 0.0
+                for j in range(K):
+                    total_i += transition[i, j] * message[j]
+                beta[i] = total_i
+            _add_pairs(gamma[t - 1], beta, message, pairs)
+        if stop > start:
+            _smooth(gamma[start], beta)
+            first += gamma[start]
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def _predict(alpha_prev: Any, transition: Any, out: Any) -> None:
+    """Equivalent to `out[:] = alpha_prev @ transition`."""
+    K = len(out)
+    out[:] = 0.0
+    for i in range(K):
+        a = alpha_prev[i]
+        if a > 0.0:
+            for j in range(K):
+                out[j] += a * transition[i, j]
+
+
+@njit(cache=True, nogil=True)
+def _condition(alpha: Any, scores: Any, o: Any) -> Any:
+    """Turn the prediction into the filtered posterior; o gets exp(score − largest) of the states that can be reached.
+
+    Returns log p(x_t | x_<t), −inf if no reachable state can emit, NaN or +inf if a score is no number.
+    """
+    K = len(alpha)
+    largest, bad = -np.inf, False
+    for k in range(K):
+        bad = bad or np.isnan(scores[k]) or scores[k] == np.inf
+        if alpha[k] > 0.0:
+            largest = max(largest, scores[k])
+    if bad:
+        return np.nan
+    if largest == -np.inf:
+        return -np.inf
+    total = 0.0
+    for k in range(K):
+        o[k] = np.exp(scores[k] - largest) if alpha[k] > 0.0 else 0.0
+        alpha[k] *= o[k]
+        total += alpha[k]
+    for k in range(K):
+        alpha[k] /= total
+    return np.log(total) + largest
+
+
+@njit(cache=True, nogil=True)
+def _product_in_logs(a: Any, b: Any, out: Any) -> None:
+    """a ∘ b over its largest entry, for products that would vanish. Equivalent to `exp(log a + log b − max)`."""
+    largest = -np.inf
+    for k in range(len(out)):
+        out[k] = np.log(a[k]) + np.log(b[k]) if a[k] > 0.0 and b[k] > 0.0 else -np.inf
+        largest = max(largest, out[k])
+    for k in range(len(out)):
+        out[k] = np.exp(out[k] - largest)
+
+
+@njit(cache=True, nogil=True)
+def _smooth(alpha: Any, beta: Any) -> None:
+    """Equivalent to `alpha *= beta; alpha /= alpha.sum()`."""
+    total = 0.0
+    for k in range(len(alpha)):
+        total += alpha[k] * beta[k]
+    if total > TINY:
+        for k in range(len(alpha)):
+            alpha[k] = alpha[k] * beta[k] / total
+    else:
+        _product_in_logs(alpha, beta, alpha)
+        total = alpha.sum()
+        for k in range(len(alpha)):
+            alpha[k] /= total
+
+
+@njit(cache=True, nogil=True)
+def _add_pairs(alpha: Any, beta: Any, message: Any, pairs: Any) -> None:
+    """Equivalent to `pairs += outer(alpha, message) / (alpha @ beta)`, where beta = transition @ message."""
+    K = len(alpha)
+    total = 0.0
+    for k in range(K):
+        total += alpha[k] * beta[k]
+    if total > TINY:
+        for i in range(K):
+            w = alpha[i] / total
+            if w > 0.0:
+                for j in range(K):
+                    pairs[i, j] += w * message[j]
+        return
+    gamma = alpha.copy()
+    _smooth(gamma, beta)
+    for i in range(K):
+        if beta[i] > TINY:  # the mass of rows below this is lost: they need transitions of 1e-280
+            w = gamma[i] / beta[i]
+            for j in range(K):
+                pairs[i, j] += w * message[j]
+
+
+@njit(cache=True, nogil=True)
+def _viterbi(log_obs: Any, offsets: Any, log_initial: Any, log_transition: Any, paths: Any, log_prob: Any) -> int:
+    """Best paths of all sentences; returns −1, or a token with a score that is no number."""
+    K = len(log_initial)
+    longest = 0
+    for s in range(len(offsets) - 1):
+        longest = max(longest, offsets[s + 1] - offsets[s])
+    back = np.empty((longest, K), dtype=np.int32)
+    best, best_prev = np.empty(K), np.empty(K)
+    for s in range(len(offsets) - 1):
+        start, stop = offsets[s], offsets[s + 1]
+        best[:] = log_initial
+        for t in range(start, stop):
+            if t > start:
+                best_prev[:] = best
+                best[:] = -np.inf
+                back[t - start] = 0
+                for i in range(K):
+                    for j in range(K):
+                        score = best_prev[i] + log_transition[i, j]
+                        if score > best[j]:
+                            best[j] = score
+                            back[t - start, j] = i
+            for k in range(K):
+                if np.isnan(log_obs[t, k]) or log_obs[t, k] == np.inf:
+                    return t
+                best[k] += log_obs[t, k]
+        if stop == start:
+            continue
+        state: Any = np.argmax(best)
+        log_prob[s] = best[state]
+        if best[state] > -np.inf:
+            for t in range(stop - 1, start - 1, -1):
+                paths[t] = state
+                state = back[t - start, state]
+    return -1

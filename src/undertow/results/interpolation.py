@@ -1,0 +1,93 @@
+"""Several language models as one: the mean of their probabilities for each token.
+
+Models of one text that differ in their blocks or seeds make different mistakes about rare words; the mean makes fewer.
+This is a mixture at every token, not a hidden Markov model: it predicts, but has no states of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from undertow.errors import InputError
+from undertow.models.base import Sentences
+from undertow.text.corpus import Corpus
+
+N_STEPS = 100
+TOLERANCE = 1e-7  # nats a token
+
+
+class Interpolation:
+    """p(token | before) = Σ weight · p_model(token | before), over language models of one vocabulary."""
+
+    def __init__(self, models: Sequence[Any], weights: Sequence[float] | None = None) -> None:
+        self.models = list(models)
+        if not self.models:
+            raise InputError("An interpolation needs at least one model: give a list of fitted ones.")
+        for model in self.models:
+            if not hasattr(model, "log_probabilities"):
+                raise InputError(f"{type(model).__name__} gives no log probabilities of tokens: interpolate others.")
+            model._check_fitted()
+            if model.vocabulary_.words != self.models[0].vocabulary_.words:
+                raise InputError("The models have different vocabularies: fit them to one corpus.")
+        given = np.ones(len(self.models)) if weights is None else np.asarray(weights, dtype=np.float64)
+        if given.shape != (len(self.models),) or not (given >= 0).all() or not 0 < given.sum() < np.inf:
+            raise InputError(
+                f"weights={weights!r} must be one number, at least 0, for each of {len(self.models)} models."
+            )
+        self.weights = given / given.sum()
+
+    @property
+    def vocabulary_(self) -> Any:
+        return self.models[0].vocabulary_
+
+    def fit(self, X: Sentences) -> Self:
+        """Choose the weights that make a text most probable, by EM; it should be one the models were not fitted to."""
+        p = np.exp(self._logs(X)[0])
+        if not p.size:
+            raise InputError("There is no token to choose the weights by: give at least one.")
+        before = -np.inf
+        for _ in range(N_STEPS):
+            joint = self.weights[:, None] * p
+            total = joint.sum(axis=0)
+            possible = total > 0
+            now = float(np.log(total[possible]).mean()) if possible.any() else -np.inf
+            if now <= before + TOLERANCE:
+                break
+            before = now
+            self.weights = (joint[:, possible] / total[possible]).mean(axis=1)
+            self.weights /= self.weights.sum()
+        return self
+
+    def log_probabilities(self, X: Sentences) -> list[npt.NDArray[np.float64]]:
+        """log p(token | tokens before it), one array a sentence."""
+        logs, lengths = self._logs(X)
+        with np.errstate(divide="ignore"):
+            weights = np.log(self.weights)[:, None]
+        mixed = np.logaddexp.reduce(logs + weights, axis=0) if logs.shape[1] else np.empty(0)
+        return np.split(mixed, np.cumsum(lengths)[:-1]) if lengths else []
+
+    def _logs(self, X: Sentences) -> tuple[npt.NDArray[np.float64], list[int]]:
+        """(models, tokens), and the lengths of the sentences."""
+        if not isinstance(X, Corpus | list | tuple) and isinstance(X, Iterable):
+            X = list(X)
+        lengths: list[int] = []
+        rows = []
+        for model in self.models:
+            parts = model.log_probabilities(X)
+            lengths = [len(part) for part in parts]
+            rows.append(np.concatenate(parts) if parts else np.empty(0))
+        return np.array(rows), lengths
+
+    def score(self, X: Sentences, y: Any = None) -> float:
+        """Mean log-probability of a token."""
+        parts = self.log_probabilities(X)
+        if not sum(map(len, parts)):
+            raise InputError("There is no token to score: give at least one.")
+        return float(np.concatenate(parts).mean())
+
+    def perplexity(self, X: Sentences) -> float:
+        return float(np.exp(-self.score(X)))

@@ -1,0 +1,284 @@
+"""Word clusters in a binary tree, as Brown's: words that stand in like company, each with a bit string for its place.
+
+Two steps. The exchange algorithm (`kernels.exchange`) puts every word into one of G classes so that a class bigram
+model makes the text most probable; then the classes are merged two by two, always the pair that loses least mutual
+information (`kernels.brown`). Brown's own algorithm merges from the words up and never moves a word again; this one
+moves every word until it stands where it belongs, which reaches a higher mutual information and is faster.
+
+The text file is the one other programs know: a line a word, `bit string TAB word TAB count`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from undertow.engine import count_workers
+from undertow.errors import FormatError, InputError
+from undertow.files import finished_file
+from undertow.kernels.brown import bit_paths, merge_classes
+from undertow.kernels.exchange import Pass, class_counts, exchange_passes
+from undertow.models.base import (
+    Estimator,
+    InterruptedFitWarning,
+    SavedState,
+    TensorSpec,
+    TrainingEvent,
+    as_corpus,
+    check_callbacks,
+    check_random_state,
+    encode_sentences,
+)
+from undertow.text.corpus import Corpus
+from undertow.text.lag_counts import LagCounts
+from undertow.text.vocabulary import UNKNOWN, Vocabulary, check_word
+
+Text = Corpus | LagCounts | Iterable[Sequence[str]]
+
+
+class WordClusters(Estimator):
+    """Clusters of words with bit-string paths.
+
+    n_clusters: how many. n_iter: passes over the words at most; fitting ends when a pass moves fewer than the share
+    `min_moved` of them. init: "frequency" deals the words out by rank, "random" shuffles them first (`random_state`).
+
+    history_: mean log-probability of a token under the class bigram model, after each pass. clusters_: the cluster of
+    each word of the vocabulary, −1 for a word that the text does not have. paths_: the bit string of each cluster.
+    The boundary, where the vocabulary has one, is a cluster of its own.
+    """
+
+    kind = "clusters"
+
+    clusters_: npt.NDArray[np.int32]
+    paths_: list[str]
+
+    def __init__(
+        self,
+        n_clusters: int = 1000,
+        *,
+        n_iter: int = 20,
+        min_moved: float = 0.001,
+        init: str = "frequency",
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        callbacks: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.n_iter = n_iter
+        self.min_moved = min_moved
+        self.init = init
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.callbacks = callbacks
+
+    def _check_params(self) -> None:
+        super()._check_params()
+        for name in ("n_clusters", "n_iter"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+                raise InputError(f"WordClusters: {name}={value!r} must be a whole number, at least 1.")
+        if isinstance(self.min_moved, bool) or not isinstance(self.min_moved, float | int) or self.min_moved < 0:
+            raise InputError(f"WordClusters: min_moved={self.min_moved!r} must be a number, at least 0.")
+        if self.init not in ("frequency", "random"):
+            raise InputError(f"WordClusters: init={self.init!r} must be 'frequency' or 'random'.")
+        count_workers(self.n_jobs)
+        check_random_state(self.random_state)
+
+    # --- fitting ----------------------------------------------------------------------------------------
+
+    def fit(self, X: Text, y: Any = None) -> Self:
+        """Cluster the words of a Corpus, of an iterable of token lists, or of LagCounts, whose first lag is used."""
+        self._check_params()
+        callbacks, rng = check_callbacks(self.callbacks), check_random_state(self.random_state)
+        if not isinstance(X, LagCounts):
+            X = LagCounts.from_corpus(as_corpus(X), lags=1, n_jobs=self.n_jobs)
+        vocabulary, pairs = X.vocabulary, X.matrix(1)
+        seen = np.flatnonzero(vocabulary.counts)
+        if self.n_clusters > len(seen):
+            raise InputError(
+                f"WordClusters: n_clusters={self.n_clusters} is more than the {len(seen)} different words of the text."
+            )
+        pairs, unigram = pairs[seen][:, seen], vocabulary.counts[seen]
+        start = rng.permutation(len(seen)) % self.n_clusters if self.init == "random" else None
+        fixed = np.flatnonzero(seen == vocabulary.boundary_id) if vocabulary.boundary_id is not None else None
+        if fixed is not None and len(fixed) == self.n_clusters < len(seen):
+            raise InputError("WordClusters: the boundary takes the only cluster; ask for more than one.")
+        if start is not None and fixed is not None and len(fixed):
+            start = 1 + rng.permutation(len(seen)) % (self.n_clusters - 1)
+            start[fixed] = 0
+        passes = exchange_passes(
+            pairs, unigram, self.n_clusters, start=start, fixed=fixed, n_passes=self.n_iter, min_moved=self.min_moved
+        )
+        classes, history = self._watch(passes, unigram, callbacks)
+        merges, _ = merge_classes(class_counts(pairs, classes, self.n_clusters))
+        sizes = np.bincount(classes, weights=unigram, minlength=self.n_clusters)
+        clusters = np.full(len(vocabulary), -1, dtype=np.int32)
+        clusters[seen] = classes
+        self._finish(vocabulary, clusters, bit_paths(merges, sizes), history)
+        return self
+
+    def _watch(
+        self, passes: Iterable[Pass], unigram: npt.NDArray[np.int64], callbacks: Any
+    ) -> tuple[npt.NDArray[np.int32], list[float]]:
+        """Run the passes and report them; Ctrl-C keeps the last one that was finished."""
+        began, n_tokens = time.perf_counter(), float(unigram.sum())
+        constant = float((unigram * np.log(unigram)).sum())  # what F leaves out
+        history: list[float] = []
+        classes = None
+        try:
+            for now in passes:
+                if classes is not None:
+                    history.append((now.objective + constant) / n_tokens)
+                classes = now.classes
+                if history:
+                    event = TrainingEvent(len(history), self.n_iter, history[-1], time.perf_counter() - began)
+                    for callback in callbacks:
+                        callback(event)
+        except KeyboardInterrupt:
+            if not history:
+                raise
+            warnings.warn(
+                f"Interrupted after {len(history)} passes; the last finished one is kept.",
+                InterruptedFitWarning,
+                stacklevel=3,
+            )
+        assert classes is not None
+        return classes, history
+
+    def _finish(
+        self, vocabulary: Vocabulary, clusters: npt.NDArray[np.int32], paths: list[str], history: list[float]
+    ) -> None:
+        self.vocabulary_ = vocabulary
+        self.clusters_ = clusters
+        self.paths_ = paths
+        self.history_ = history
+        self._prepare()
+
+    def _prepare(self) -> None:
+        order = np.argsort(-self.vocabulary_.counts, kind="stable")
+        self._order = order[self.clusters_[order] >= 0]  # words that have a cluster, by falling count
+
+    # --- questions --------------------------------------------------------------------------------------
+
+    def path(self, word: str) -> str:
+        """The bit string of the word's cluster; words outside the vocabulary have that of the unknown word."""
+        self._check_fitted()
+        cluster = int(self.clusters_[self.vocabulary_.id(word)])
+        if cluster < 0:
+            raise InputError(f"The word {word!r} is not in the text that was clustered, so it has no path.")
+        return self.paths_[cluster]
+
+    @property
+    def paths(self) -> dict[str, str]:
+        """The bit string of every word that has one, the most frequent first."""
+        self._check_fitted()
+        words = self.vocabulary_.words
+        return {words[i]: self.paths_[self.clusters_[i]] for i in self._order.tolist()}
+
+    def words(self, cluster: int | str, n: int | None = None) -> list[str]:
+        """The n most frequent words of a cluster by its number, or of all clusters whose path begins with a string."""
+        self._check_fitted()
+        if isinstance(cluster, str):
+            chosen = np.array([p.startswith(cluster) for p in self.paths_])
+        else:
+            chosen = np.arange(len(self.paths_)) == cluster
+        if not chosen.any():
+            what = f"path that begins with {cluster!r}" if isinstance(cluster, str) else f"cluster {cluster}"
+            raise InputError(f"There is no {what} among the {len(self.paths_)} clusters.")
+        found = self._order[chosen[self.clusters_[self._order]]]
+        return [self.vocabulary_.words[i] for i in found[:n].tolist()]
+
+    def transform(self, X: Corpus | Iterable[Sequence[str]]) -> list[npt.NDArray[np.int32]]:
+        """The cluster of each token, an array of integers a sentence.
+
+        A word outside the vocabulary is in the cluster of the unknown word (or of its class, if the vocabulary has
+        classes), and in none, −1, if the text that was clustered had no unknown words.
+        """
+        self._check_fitted()
+        return [self.clusters_[ids] for ids in encode_sentences(self.vocabulary_, X)]
+
+    # --- files ------------------------------------------------------------------------------------------
+
+    def save_paths(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write `bit string TAB word TAB count` lines: clusters by path, their words by falling count."""
+        lines = self.path_lines()
+        with finished_file(Path(path), overwrite=overwrite) as ready, open(ready, "wb") as f:
+            f.writelines(lines)
+
+    def path_lines(self) -> list[bytes]:
+        """The lines of the text file."""
+        self._check_fitted()
+        words, counts = self.vocabulary_.words, self.vocabulary_.counts
+        order = sorted(self._order.tolist(), key=lambda i: self.paths_[self.clusters_[i]])  # stable within a cluster
+        return [f"{self.paths_[self.clusters_[i]]}\t{words[i]}\t{counts[i]}\n".encode() for i in order]
+
+    @classmethod
+    def load_paths(cls, path: str | os.PathLike[str]) -> WordClusters:
+        """Clusters from such a file, of this or another program; they can be asked, but not be saved as a model."""
+        rows = _read_rows(Path(path))
+        names = sorted({bits for bits, _, _ in rows})
+        rows.sort(key=lambda row: (row[1] != UNKNOWN, -row[2]))
+        if not rows or rows[0][1] != UNKNOWN:
+            rows.insert(0, ("", UNKNOWN, 0))
+        number = {bits: c for c, bits in enumerate(names)}
+        vocabulary = Vocabulary([word for _, word, _ in rows], [count for _, _, count in rows])
+        clusters = np.array([number.get(bits, -1) for bits, _, _ in rows], dtype=np.int32)
+        model = cls(len(names))
+        model._finish(vocabulary, clusters, names, [])
+        return model
+
+    def save(self, path: str | os.PathLike[str], overwrite: bool = False) -> None:
+        self._check_fitted()
+        if not self.history_:
+            raise InputError("These clusters come from a file of paths and have no history: write them by save_paths.")
+        super().save(path, overwrite=overwrite)
+
+    @classmethod
+    def _tensor_spec(cls, state: SavedState) -> dict[str, TensorSpec]:
+        assert state.n_words is not None
+        return {"clusters": TensorSpec("int32", (state.n_words,))}
+
+    def _tensors(self) -> dict[str, npt.NDArray[Any]]:
+        return {"clusters": self.clusters_}
+
+    def _fitted_scalars(self) -> dict[str, Any]:
+        return {"paths": self.paths_}
+
+    def _restore(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
+        paths, clusters = state.fitted["paths"], tensors["clusters"]
+        strings = isinstance(paths, list) and all(isinstance(p, str) and re.fullmatch("[01]+", p) for p in paths)
+        if not strings or len(set(paths)) != len(paths) or not -1 <= clusters.min() <= clusters.max() < len(paths):
+            raise FormatError("The clusters and their paths do not belong together: fit them again.")
+        self.clusters_, self.paths_ = clusters, paths
+        self._prepare()
+
+
+def _read_rows(path: Path) -> list[tuple[str, str, int]]:
+    """The bit string, word and count of each line, checked."""
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except OSError as e:
+        raise InputError(f"{path} cannot be read: {e.strerror}.") from e
+    except UnicodeDecodeError as e:
+        raise InputError(f"{path} is not a text file in UTF-8.") from e
+    rows = []
+    for number, line in enumerate(text.removesuffix("\n").split("\n") if text else [], 1):
+        parts = line.removesuffix("\r").split("\t")
+        if len(parts) != 3 or not re.fullmatch("[01]+", parts[0]) or not re.fullmatch("[0-9]{1,18}", parts[2]):
+            raise InputError(f"{path}, line {number}: {line[:60]!r} is not a bit string, a word and a count.")
+        check_word(parts[1], f"{path}, line {number}")
+        rows.append((parts[0], parts[1], int(parts[2])))
+    if not rows:
+        raise InputError(f"{path} has no line with a bit string, a word and a count.")
+    return rows
+
+
+__all__ = ["WordClusters"]
