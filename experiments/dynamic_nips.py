@@ -211,9 +211,9 @@ def report(results: dict[str, Any], sizes: tuple[int, int], parts: dict[str, Any
     lines += [
         "",
         'Moving: `DynamicEmbedding(d, purpose="predict")`, `link_probabilities()`. Static: the same likelihood of the',
-        "pooled, equally damped counts (β = 0.3), with its own pooled popularity, and with the forecast that the moving",
-        "map uses. SVD: of the smoothed log ratios of the same counts, with the forecast. Where two rows share the forecast, only the",
-        "positions differ.",
+        "pooled, equally damped counts (β = 0.3), with its own pooled popularity, and with the forecast of the moving",
+        "map. SVD: of the smoothed log ratios of the same counts, with the forecast. Where two rows share the",
+        "forecast, only the positions differ.",
         "",
         "## Figure 5: distance falls where the empirical probability rises",
         *parts["figure 5"],

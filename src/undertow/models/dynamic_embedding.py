@@ -194,24 +194,27 @@ class DynamicEmbedding(Estimator):
         problem = Problem(events.gaps, tables, n_rows, anchor, searches, tau2, self.inference)
         drift = _drift_pair(self.drift) or (0.1 * tau2, 0.1 * tau2)
         learned = self.drift is None
-        n_iter, starts = self.n_iter if learned else 1, None
+        n_iter = int(self.n_iter) if learned else 1
+        stages = [(covariance, n_iter)]
         if covariance == "full" and n * self.dim > SMALL_FULL and learned:
-            # the noise is learned where that is cheap, and little is left to learn
-            for iteration in improve(problem, drift, settings, n_iter, None, learned):
-                drift, starts = iteration.drift, iteration.starts
-            n_iter = 1
-        settings = settings._replace(covariance=covariance)
+            # the noise is learned where that is cheap, and the full covariance made once
+            stages = [("blocks", n_iter), ("full", 1)]
         history: list[float] = []
         latest: Iteration | None = None
+        starts: Array | None = None
         try:
-            for iteration in improve(problem, drift, settings, n_iter, starts, learned):
-                latest = iteration
-                history.append(float(iteration.path.log_evidence))
-                rows, columns = iteration.drift
-                self._say(f"iteration {len(history)}: log evidence {history[-1]:.1f}, drift {rows:.3g} {columns:.3g}")
-                event = TrainingEvent(len(history), n_iter, history[-1], clock.perf_counter() - began)
-                for callback in callbacks:
-                    callback(event)
+            for form, most in stages:
+                for iteration in improve(problem, drift, settings._replace(covariance=form), most, starts, learned):
+                    latest, settings = iteration, settings._replace(covariance=form)
+                    drift, starts = iteration.drift, iteration.starts
+                    history.append(float(iteration.path.log_evidence))
+                    self._say(
+                        f"iteration {len(history)}: log evidence {history[-1]:.1f}, drift {drift[0]:.3g} {drift[1]:.3g}"
+                    )
+                    seconds = clock.perf_counter() - began
+                    event = TrainingEvent(len(history), sum(k for _, k in stages), history[-1], seconds)
+                    for callback in callbacks:
+                        callback(event)
         except KeyboardInterrupt:
             if latest is None or not history:
                 raise
@@ -221,6 +224,8 @@ class DynamicEmbedding(Estimator):
                 stacklevel=2,
             )
         assert latest is not None
+        if settings.covariance != covariance:
+            covariance, reason = settings.covariance, "interrupted before the full covariance was made"
         path, widen = latest.path, 1.0
         if self.tempering is None and look:
             # the log posterior divided by φ: the same path, with variances and covariances φ times as large
