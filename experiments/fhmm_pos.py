@@ -310,8 +310,8 @@ def report(
         "",
         f"Representations from {corpus.n_tokens:,} tokens (the first {scale.text:,} of eLife, and the labelled text), "
         f"V = {len(corpus.vocabulary):,} with classes of unknown words. Labelled: {n_train:,} tokens of EWT train and "
-        f"MASC, as many of each; averaged perceptron, {scale.rounds} rounds. Error in %, mean over seeds (± the standard "
-        "deviation).",
+        f"MASC, as many of each; averaged perceptron, {scale.rounds} rounds. Error in %, mean over seeds (± the "
+        "standard deviation).",
         "",
         "| features | seeds | "
         + " | ".join(f"{name}: all | OOV | rare" for name in data.tests)
