@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from undertow.models.dynamic_embedding import DynamicEmbedding
+    from undertow.models.factorial_hmm import FactorialHMM
     from undertow.models.hmm import HMM
     from undertow.models.lds import LDS
     from undertow.storage import load_model as load
     from undertow.text.corpus import Corpus
+    from undertow.text.events import Events
     from undertow.text.lag_counts import LagCounts
     from undertow.text.tokenizer import Tokenizer
     from undertow.text.vocabulary import Vocabulary
@@ -19,7 +22,10 @@ if TYPE_CHECKING:
 # Loaded on first use: `undertow --help` must not wait for SciPy and Numba.
 _WHERE = {
     "HMM": ("undertow.models.hmm", "HMM"),
+    "DynamicEmbedding": ("undertow.models.dynamic_embedding", "DynamicEmbedding"),
+    "Events": ("undertow.text.events", "Events"),
     "LDS": ("undertow.models.lds", "LDS"),
+    "FactorialHMM": ("undertow.models.factorial_hmm", "FactorialHMM"),
     "Corpus": ("undertow.text.corpus", "Corpus"),
     "LagCounts": ("undertow.text.lag_counts", "LagCounts"),
     "Tokenizer": ("undertow.text.tokenizer", "Tokenizer"),
@@ -27,7 +33,19 @@ _WHERE = {
     "load": ("undertow.storage", "load_model"),
 }
 
-__all__ = ["HMM", "LDS", "Corpus", "LagCounts", "Tokenizer", "Vocabulary", "__version__", "load"]
+__all__ = [
+    "HMM",
+    "LDS",
+    "Corpus",
+    "DynamicEmbedding",
+    "Events",
+    "FactorialHMM",
+    "LagCounts",
+    "Tokenizer",
+    "Vocabulary",
+    "__version__",
+    "load",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -49,9 +49,11 @@ CONFIG, TENSORS, VOCABULARY, CARD = "config.json", "model.safetensors", "vocabul
 _MODULES: dict[str, str] = {
     "hmm": "undertow.models.hmm:HMM",
     "lds": "undertow.models.lds:LDS",
+    "fhmm": "undertow.models.factorial_hmm:FactorialHMM",
     "clusters": "undertow.results.word_clusters:WordClusters",
     "crf-tagger": "undertow.results.tagging:CRFTagger",
     "local-tagger": "undertow.results.tagging:LocalTagger",
+    "dynamic": "undertow.models.dynamic_embedding:DynamicEmbedding",
 }
 _REGISTERED: dict[str, type[Estimator]] = {}
 

@@ -227,6 +227,8 @@ def test_an_unexpected_fault_is_still_one_sentence(monkeypatch, capsys) -> None:
 def test_demo_ends_in_a_page(tmp_path: Path) -> None:
     done = run("demo", "-o", tmp_path / "d")
     assert done.returncode == 0 and "Open " in done.stdout and "bank" in done.stdout
-    assert (tmp_path / "d" / "index.html").read_text().startswith("<!doctype html>")
+    page = (tmp_path / "d" / "index.html").read_text()
+    assert page.startswith("<!doctype html>") and 'href="map.html"' in page
+    assert "South Africa" in (tmp_path / "d" / "map.html").read_text()
     assert run("demo", "-o", tmp_path / "d", "--json").returncode == 0  # twice is fine
-    assert run("verify", tmp_path / "d" / "demo.corpus", tmp_path / "d" / "demo.counts").returncode == 0
+    assert run("verify", *sorted((tmp_path / "d").glob("demo.*"))).returncode == 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from contract.reference import DeletedInterpolation
-from undertow import HMM, LDS
+from undertow import HMM, LDS, DynamicEmbedding, FactorialHMM
 from undertow.results import WordClusters
 
 SENTENCES = [
@@ -50,6 +50,15 @@ def small(model_class: Callable[..., Any], **params: Any) -> Callable[..., Any]:
     return lambda **changed: model_class(**(params | changed))
 
 
+EVENTS = [
+    (year, row, column, 1 + (year * i + 3 * j) % 5)
+    for year in (2001, 2002, 2004)
+    for i, row in enumerate(["Ann", "Bo", "Cy", "Di"])
+    for j, column in enumerate(["river", "bank", "money", "bridge", "sea"])
+    if (year + i + j) % 3
+]
+OTHER_EVENTS = [(t, r, c, 2.5) for t in ("early", "late") for r in ("Ann", "Xu") for c in ("rain", "town")]
+
 CASES = [
     Case("deleted-interpolation", small(DeletedInterpolation, n_iter=4, random_state=0)),
     Case("lds", small(LDS, n_components=3, n_iter=3, n_full=1, lags=3, ssid_lags=2, kappa=1.0, random_state=0)),
@@ -60,7 +69,21 @@ CASES = [
         has_transform=False,
         has_score=False,
     ),
+    Case("fhmm-exact", small(FactorialHMM, n_layers=3, n_states=2, n_iter=3, random_state=0)),
+    Case(
+        "fhmm-variational",
+        small(FactorialHMM, n_layers=2, n_states=2, n_iter=3, inference="variational", max_sweeps=3, random_state=0),
+    ),
     Case("hmm-blocks", small(HMM, n_states=8, n_blocks=4, n_iter=4, n_chunks=2, random_state=0)),
     Case("hmm-dense", small(HMM, n_states=3, n_iter=4, n_chunks=1, random_state=0)),
     Case("hmm-low-rank", small(HMM, n_states=6, n_blocks=3, rank=2, n_iter=4, n_chunks=2, random_state=0)),
+    Case(
+        "dynamic",
+        small(DynamicEmbedding, n_iter=3, random_state=0),
+        data=EVENTS,
+        other_data=OTHER_EVENTS,
+        fits_sentences=False,
+        has_transform=False,
+        has_score=False,
+    ),
 ]

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from contract.cases import SENTENCES
 from oracles.word_classes import brown_merges, class_objective, exchange_pass
 from sentences import is_one_sentence
 from undertow import Corpus, LagCounts, load
+from undertow.cli.main import main
 from undertow.errors import FormatError, InputError
 from undertow.results import WordClusters
 
@@ -153,7 +156,18 @@ def test_one_cluster_and_as_many_as_words() -> None:
             WordClusters(4).fit(sentences()).words(bad)
 
 
-def test_the_verb(tmp_path: Path) -> None:
+def here(capsys: pytest.CaptureFixture[str], *arguments: object) -> subprocess.CompletedProcess[str]:
+    """The command line within this process: a process of its own takes seconds."""
+    code: Any = 0
+    try:
+        main([str(a) for a in arguments])
+    except SystemExit as e:
+        code = e.code
+    out, err = capsys.readouterr()
+    return subprocess.CompletedProcess(list(arguments), code or 0, out, err)
+
+
+def test_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "news.txt").write_text("".join(" ".join(s) + "\n" for s in sentences()))
     out = tmp_path / "paths.txt"
     command = ["clusters", tmp_path / "news.txt", "-o", out, "--clusters", 4, "--json", "-j", 1]
@@ -163,8 +177,8 @@ def test_the_verb(tmp_path: Path) -> None:
     assert facts["clusters"] == 4 and facts["words"] == 12 and facts["tokens"] == 1200
     model = WordClusters.load_paths(out)
     assert len({model.path(w) for w in CLASSES[1]}) == 1
-    piped = run("clusters", tmp_path / "paths.corpus", "-o", "-", "--clusters", 4)
+    piped = here(capsys, "clusters", tmp_path / "paths.corpus", "-o", "-", "--clusters", 4)
     assert piped.returncode == 0 and piped.stdout == out.read_text()
-    assert "exists already" in failed(run(*command))
-    assert "13" in failed(run("clusters", tmp_path / "paths.corpus", "-o", "-", "--clusters", 13))
-    failed(run("clusters", tmp_path / "news.txt", "-o", "-"), code=2)
+    assert "exists already" in failed(here(capsys, *command))
+    assert "13" in failed(here(capsys, "clusters", tmp_path / "paths.corpus", "-o", "-", "--clusters", 13))
+    failed(here(capsys, "clusters", tmp_path / "news.txt", "-o", "-"), code=2)

@@ -39,5 +39,7 @@ def command(model: str, inputs: tuple[str, ...], method: str, as_json: bool, **g
                 if as_json:
                     click.echo(json.dumps({"tokens": tokens, "states": states.tolist()}, ensure_ascii=False))
                 else:
-                    lines = [f"{token}\t{state}\n" for token, state in zip(tokens, states.tolist(), strict=True)]
+                    # a state a layer where a model has layers
+                    shown = [" ".join(map(str, row)) for row in states.reshape(len(tokens), -1).tolist()]
+                    lines = [f"{token}\t{state}\n" for token, state in zip(tokens, shown, strict=True)]
                     click.echo("".join(lines))

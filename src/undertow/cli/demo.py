@@ -1,4 +1,4 @@
-"""undertow demo: the bundled corpus from text to a model, ending in a page."""
+"""undertow demo: the bundled corpus from text to a model, and a small moving map, ending in pages to open."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from undertow.cli.common import jobs_option, json_option, progress_bar, show
 from undertow.progress import Progress
 
 WORD = "bank"
+MAP_TITLE = "What countries spoke of in the UN General Debate, 1946–2014"
+MOVERS = 6
 SENTENCES = (
     "They sat down on the bank of the river and looked at the water",
     "The bank refused to lend the company more money",
@@ -26,14 +28,16 @@ SENTENCES = (
 @jobs_option
 @json_option
 def command(out: str, jobs: int, as_json: bool) -> None:
-    """Fit an LDS to the bundled corpus, show what it learned, and write a page to open."""
+    """Fit an LDS to the bundled corpus and a moving map to the UN debates, and write pages to open."""
     from undertow.files import write_bytes
+    from undertow.models.dynamic_embedding import DynamicEmbedding
     from undertow.models.lds import LDS
     from undertow.results.pairs import strongest_pairs
     from undertow.text.corpus import Corpus
     from undertow.text.lag_counts import LagCounts
     from undertow.view.corpus_page import corpus_page
     from undertow.view.lds_sections import contexts_section, transitions_section
+    from undertow.view.map_page import save_html
 
     start = time.perf_counter()
     target = Path(out)
@@ -53,11 +57,19 @@ def command(out: str, jobs: int, as_json: bool) -> None:
             n_jobs=jobs,
             callbacks=[lambda e: progress(Progress("fit", e.iteration, e.n_iter, "iteration"))],
         ).fit(counts)
+        moving = DynamicEmbedding(
+            random_state=0,
+            n_jobs=jobs,
+            callbacks=[lambda e: progress(Progress("map", e.iteration, e.n_iter, "iteration"))],
+        ).fit(data / "un_debates.csv.xz")
+    moving.save(target / "demo.dynamic", overwrite=True)
+    save_html(moving.map_data(), target / "map.html", title=MAP_TITLE, overwrite=True)
     model.save(target / "demo.lds", overwrite=True)
     sentences = [s.split() for s in SENTENCES]
     page = target / "index.html"
     title = "The bundled corpus: old books and court opinions"
-    sections = [contexts_section(model, WORD, sentences), transitions_section(model)]
+    to_the_map = f'<p><a href="map.html">{MAP_TITLE}</a>: a moving map.</p>'
+    sections = [to_the_map, contexts_section(model, WORD, sentences), transitions_section(model)]
     html = corpus_page(corpus, counts, title=title, words=[WORD], sections=sections)
     write_bytes(page, html.encode("utf-8"))
     facts: dict[str, Any] = {
@@ -73,15 +85,18 @@ def command(out: str, jobs: int, as_json: bool) -> None:
             f"like_{WORD}_in_“{' '.join(s)}”": [x.word for x in model.neighbors(s, 8, position=s.index(WORD))]
             for s in sentences
         },
+        "moved_most_in_the_UN_debates": [m.name for m in moving.movers(MOVERS)],
         "model": str(target / "demo.lds"),
+        "map_model": str(target / "demo.dynamic"),
         "seconds": round(time.perf_counter() - start, 1),
         "page": str(page),
+        "map": str(target / "map.html"),
     }
     if as_json:
         show(facts, True)
         return
     report(facts)
-    click.echo(f"\nOpen {page} in a browser.")
+    click.echo(f"\nOpen {page} and {target / 'map.html'} in a browser.")
 
 
 def report(facts: dict[str, Any]) -> None:

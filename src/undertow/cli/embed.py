@@ -24,8 +24,9 @@ SUFFIXES = {".npz": "npz", ".parquet": "parquet", ".jsonl": "jsonl", ".txt": "te
 @click.option("-o", "--out", type=click.Path(), default="-", help="File to write.  [default: standard output]")
 @click.option(
     "--view",
-    type=click.Choice(["type", "filter", "smooth", "features"]),
-    help="The word alone, with what came before it, in the whole sentence, or (default) first and third side by side.",
+    type=click.Choice(["type", "filter", "smooth", "features", "posterior", "viterbi"]),
+    help="lds: the word alone, with what came before it, in the whole sentence, or first and third side by side. "
+    "hmm, fhmm: probabilities of states, or (fhmm) the states of the best path.  [default: the model's own]",
 )
 @click.option(
     "--output-format",

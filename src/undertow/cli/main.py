@@ -19,6 +19,7 @@ from undertow.errors import UndertowError
 VERBS = {
     "corpus": ("undertow.cli.corpus", "Build a corpus from text files."),
     "count": ("undertow.cli.count", "Count word pairs at lags 1..L."),
+    "events": ("undertow.cli.events", "Count who met what, when, in dated documents."),
     "fit": ("undertow.cli.fit", "Fit a model to text or counts."),
     "clusters": ("undertow.cli.clusters", "Cluster words and give each a bit-string path."),
     "embed": ("undertow.cli.embed", "Give every token of a text its vector."),
@@ -30,6 +31,7 @@ VERBS = {
     "tag": ("undertow.cli.tag", "Learn a tagger from labelled text, score it, tag with it."),
     "view": ("undertow.cli.view", "Write a moving map as a page to open in a browser."),
     "export": ("undertow.cli.export", "Write a model's word vectors or map for other programs."),
+    "links": ("undertow.cli.links", "List the pairs that will meet next."),
     "inspect": ("undertow.cli.inspect", "Say what a corpus, counts or model directory holds."),
     "verify": ("undertow.cli.verify", "Check such directories down to the last byte."),
     "demo": ("undertow.cli.demo", "Run on the bundled corpus and write a page to open."),

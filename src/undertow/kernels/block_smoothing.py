@@ -243,7 +243,7 @@ def state_shares(tokens: NDArray[np.float64], words: NDArray[Any], blocks: Block
     No block is without, though no chunk with its words was read yet.
     """
     known = blocks.word_block >= 0
-    of_block = np.bincount(blocks.word_block[known], weights=words[known], minlength=blocks.n_blocks)
+    of_block = np.bincount(blocks.word_block[known], weights=words[known], minlength=blocks.n_blocks).astype(np.float64)
     return distribution(distribution(of_block)[blocks.state_block()] * shares(tokens, blocks.first))
 
 

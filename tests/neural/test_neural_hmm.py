@@ -10,11 +10,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 torch = pytest.importorskip("torch", reason="a neural HMM needs PyTorch, an extra")
 
-from contract.cases import SENTENCES  # noqa: E402
+from contract.cases import SENTENCES, Case, small  # noqa: E402
+from contract.checks import CHECKS  # noqa: E402
 from sentences import is_one_sentence  # noqa: E402
 from undertow import HMM, Corpus, load  # noqa: E402
 from undertow.errors import InputError  # noqa: E402
 from undertow.models.base import InterruptedFitWarning  # noqa: E402
+from undertow.neural import hmm as neural  # noqa: E402
 from undertow.neural.hmm import (  # noqa: E402
     Batch,
     Options,
@@ -37,7 +39,7 @@ def one_thread():
     torch.set_num_threads(n)
 
 
-QUICK = Options(width=8, batch_tokens=32, n_warm=5)
+QUICK = Options(width=8, dropout=0.5, learning_rate=5e-3, batch_tokens=32, n_warm=5)
 BATCH = Batch(np.array([0, 3, 5, 1, 1, 4, 2, 0, 5]), np.array([0, 4, 4, 9]))
 BLOCKS = (np.array([0, 1, 4, 6]), np.array([1, 0, 2, 1, 2, 1]))  # states of each block, block of each word
 ONE = (np.array([0, 6]), np.zeros(6, dtype=np.int64))
@@ -227,3 +229,11 @@ def test_what_cannot_be_is_refused() -> None:
         with pytest.raises(InputError) as caught:
             fit_neural(hmm, corpus, options=options)
         assert is_one_sentence(str(caught.value))
+
+
+@pytest.mark.parametrize("check", [pytest.param(check, id=check.__name__) for check, _ in CHECKS])
+def test_the_contract_holds(check, monkeypatch) -> None:
+    """That of every estimator, with a network and steps as small as the text."""
+    monkeypatch.setattr(neural, "Options", lambda: QUICK)
+    make = small(HMM, n_states=4, n_blocks=1, rank=2, n_iter=3, parameterization="neural", random_state=0)
+    check(Case("neural-hmm", make))

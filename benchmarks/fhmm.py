@@ -1,0 +1,148 @@
+"""How fast the factorial HMM infers: exactly, and variationally, beside the speed of plain matrix products.
+
+    OMP_NUM_THREADS=1 python benchmarks/fhmm.py [--words 40000] [--tokens 20000]
+
+Parameters are drawn at random, sentences have 5 to 44 words; neither matters to the speed. Two Python threads work on a
+shard each (`2 threads`, by the clock), and one alone (by the processor time of its thread, which other work on the
+machine hardly changes). Counted for a variational sweep are the multiply-adds of the least algorithm, 2 M K a token and
+word (a product of weights with factors, and one of the products with factors, for every layer), whatever the code does;
+it does M² K. The GEMM rate is of 1024 × 1024 matrices in float32, measured between the runs; the best of all counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from undertow.kernels.factorial import FactorialParams, bounded, emission, log_normaliser
+from undertow.kernels.factorial_exact import exact_posterior
+from undertow.kernels.factorial_variational import WordTable, variational_posterior
+
+
+def drawn(M: int, K: int, V: int) -> FactorialParams:
+    rng = np.random.default_rng(0)
+    theta = bounded(0.5 * rng.standard_normal((V, M, K)))
+    return FactorialParams(rng.dirichlet(np.ones(K), M), rng.dirichlet(np.ones(K), (M, K)), theta)
+
+
+def text(V: int, n_tokens: int, seed: int = 0) -> tuple[Any, Any, None]:
+    rng = np.random.default_rng(seed)
+    ends = np.cumsum(rng.integers(5, 45, size=n_tokens // 20))
+    offsets = np.concatenate(([0], ends[: int(np.searchsorted(ends, n_tokens)) + 1])).astype(np.int64)
+    return rng.integers(0, V, size=offsets[-1]).astype(np.uint32), offsets, None
+
+
+def alone(work: Callable[[int], Any], repeats: int = 3) -> float:
+    """Processor seconds of one call in this thread, the best of some."""
+    best = np.inf
+    for _ in range(repeats):
+        start = time.thread_time()
+        work(0)
+        best = min(best, time.thread_time() - start)
+    return float(best)
+
+
+def together(work: Callable[[int], Any], repeats: int = 3) -> float:
+    """Seconds by the clock of two calls in two threads, the best of some."""
+    best = np.inf
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(repeats):
+            start = time.perf_counter()
+            list(pool.map(work, range(2)))
+            best = min(best, time.perf_counter() - start)
+    return float(best)
+
+
+def gemm() -> tuple[float, float]:
+    """GF/s of one thread (processor time) and of two (clock)."""
+    a, out = np.ones((1024, 1024), dtype=np.float32), np.empty((2, 1024, 1024), dtype=np.float32)
+
+    def work(thread: int) -> None:
+        for _ in range(4):
+            np.matmul(a, a, out=out[thread])
+
+    work(0)
+    n = 4 * 2 * 1024**3 / 1e9
+    return n / alone(work, 5), 2 * n / together(work, 5)
+
+
+def exact_rate(M: int, K: int, V: int, n_tokens: int) -> tuple[float, float]:
+    """Tokens a second of a whole exact E-step: one thread (processor time), two (clock)."""
+    params = drawn(M, K, V)
+    e = emission(params.theta)
+    log_norm = log_normaliser(e)
+    shards = [text(V, n_tokens, seed) for seed in range(2)]
+    exact_posterior(*text(V, 200), params, e, log_norm)  # compiles
+
+    def work(thread: int) -> None:
+        exact_posterior(*shards[thread], params, e, log_norm)
+
+    n = len(shards[0][0])
+    return n / alone(work), (n + len(shards[1][0])) / together(work)
+
+
+def sweep_rate(M: int, K: int, V: int, n_tokens: int, bound: str) -> tuple[float, float]:
+    """Tokens a second of one variational sweep with its chains: the time of four sweeps less that of two, halved."""
+    params = drawn(M, K, V)
+    e = emission(params.theta)
+    table = WordTable.of(e) if bound != "mean_field" else None
+    log_norm = log_normaliser(e) if bound == "mean_field" else None
+    shards = [text(V, n_tokens, seed) for seed in range(2)]
+
+    def work(n: int) -> Callable[[int], None]:
+        def sweeps(thread: int) -> None:
+            variational_posterior(*shards[thread], params, e, table, log_norm, bound=bound, max_sweeps=n, tol=-1.0)
+
+        return sweeps
+
+    work(1)(0)  # compiles
+    one = (alone(work(4)) - alone(work(2))) / 2
+    two = (together(work(4)) - together(work(2))) / 2
+    n = len(shards[0][0])
+    return n / one, (n + len(shards[1][0])) / two
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--words", type=int, default=40_000)
+    parser.add_argument("--tokens", type=int, default=20_000)
+    options = parser.parse_args()
+    V = options.words
+    before = gemm()
+    rates = exact_rate(3, 10, V, options.tokens)
+    print(
+        f"exact E-step, M=3, K=10: {rates[0]:,.0f} tokens a processor second, {rates[1]:,.0f} tokens/s on two threads"
+    )
+    few = max(200, options.tokens // 25)
+    sweep = sweep_rate(5, 10, V, few, "tilted")
+    after = gemm()
+    for how, at in (("one thread, processor time", 0), ("two threads, clock", 1)):
+        rate, best = sweep[at] * 2 * 2 * 5 * 10 * V / 1e9, max(before[at], after[at])
+        print(f"tilted sweep, M=5, K=10, V={V} ({how}): {sweep[at]:,.0f} tokens/s, {rate:.0f} GF/s of 2MKV; "
+              f"GEMM {best:.0f} GF/s; ratio {rate / best:.0%}")  # fmt: skip
+    print("\n| M, K | joint states | exact E-step | tilted sweep | mean_field sweep |  (tokens a processor second)")
+    for M, K, n in ((3, 10, 8), (4, 10, 1), (4, 14, 0.5), (5, 10, 0.2)):
+        exact = exact_rate(M, K, V, max(400, int(n * 1000)))[0]
+        others = [sweep_rate(M, K, V, few, bound)[0] for bound in ("tilted", "mean_field")]
+        print(f"| {M}, {K} | {K**M:,} | {exact:,.0f} | {others[0]:,.0f} | {others[1]:,.0f} |")
+    params = drawn(5, 10, V)
+    e, table = emission(params.theta), WordTable.of(emission(params.theta))
+    print("\n| tokens at once | tokens × words × 4 bytes | growth of the peak memory |")
+    for n in (200, 1000, 2000):
+        at = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        shard = text(V, n)
+        variational_posterior(*shard, params, e, table, max_sweeps=1)
+        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - at
+        print(f"| {len(shard[0]):,} | {len(shard[0]) * V * 4 / 1e6:,.0f} MB | {grown / 1e3:,.1f} MB |")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

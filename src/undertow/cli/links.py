@@ -1,0 +1,33 @@
+"""undertow links: the pairs that a moving map expects to meet at the next step."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from undertow.cli.common import json_option
+
+
+@click.command()
+@click.argument("model", type=click.Path())
+@click.option("-n", "--number", type=click.IntRange(1), default=20, show_default=True, help="How many.")
+@click.option("--new", is_flag=True, help="Only pairs that have never met.")
+@json_option
+def command(model: str, number: int, new: bool, as_json: bool) -> None:
+    """List the pairs of MODEL likeliest to meet at the next step, each with its probability."""
+    from undertow.cli.model import open_model
+
+    found = open_model(model, "predict_links").predict_links(number, new=new)
+    if as_json:
+        click.echo(json.dumps({"links": [link._asdict() for link in found]}, ensure_ascii=False))
+        return
+    # a name may hold anything; on a terminal it is one line of text
+    rows = [(_line(link.row), _line(link.column), link.probability) for link in found]
+    widths = [max((len(r[k]) for r in rows), default=0) for k in (0, 1)]
+    for row, column, probability in rows:
+        click.echo(f"{row:<{widths[0]}}  {column:<{widths[1]}}  {probability:.3f}")
+
+
+def _line(name: str) -> str:
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)

@@ -1,0 +1,131 @@
+"""What a moving map answers, as functions of arrays: distances with bands, alignment of frames, who moved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import scipy.special
+import scipy.stats
+from numpy.typing import NDArray
+
+from undertow.models.dynamic_filter import Array, Noise, Path, Settings
+
+BAND = (0.05, 0.95)
+
+
+class Timeline(NamedTuple):
+    """A quantity over time with its 90 % band."""
+
+    mean: Array  # (T,)
+    low: Array
+    high: Array
+
+
+def squared_moments(mean: Array, cov: Array) -> tuple[Array, Array]:
+    """Mean and variance of |δ|² for δ ~ N(mean, cov), along the first axis."""
+    first = (mean**2).sum(axis=1) + np.trace(cov, axis1=1, axis2=2)
+    along = np.einsum("ti,tij,tj->t", mean, cov, mean)
+    return first, 2 * np.einsum("tij,tij->t", cov, cov) + 4 * along
+
+
+def squared_quantiles(mean: Array, cov: Array, levels: Sequence[float]) -> list[Array]:
+    """Quantiles of |δ|², as of the gamma variable with its mean and variance: exact for one direction at 0, good
+    elsewhere.
+    """
+    first, variance = squared_moments(mean, cov)
+    certain = variance <= 1e-16 * first**2
+    shape = np.where(certain, 1.0, first**2 / np.where(certain, 1.0, variance))
+    scale = np.where(certain, 0.0, variance / np.where(first > 0, first, 1.0))
+    return [np.where(certain, first, scipy.special.gammaincinv(shape, q) * scale) for q in levels]
+
+
+def distances(mean: Array, cov: Array) -> Timeline:
+    """Expected distance |δ| with its band, for δ ~ N(mean, cov)."""
+    first, variance = squared_moments(mean, cov)
+    low, high = (np.sqrt(q) for q in squared_quantiles(mean, cov, BAND))
+    # E√G of the gamma variable: √scale Γ(k + ½)/Γ(k)
+    certain = variance <= 1e-16 * first**2
+    shape = np.where(certain, 1.0, first**2 / np.where(certain, 1.0, variance))
+    ratio = np.exp(scipy.special.gammaln(shape + 0.5) - scipy.special.gammaln(shape)) / np.sqrt(shape)
+    return Timeline(np.sqrt(first) * np.where(certain, 1.0, np.minimum(ratio, 1.0)), low, high)
+
+
+# --- frames ---------------------------------------------------------------------------------------------
+
+
+def align_frames(means: Array, weights: Array) -> tuple[Array, Array]:
+    """Turn and shift each frame onto the one before; aligned means (T, n, d) and the rotations (T, d, d).
+
+    A frame is weighted by the entities that are there then or were there before. Nothing but position is
+    undetermined, so there is no scaling. The whole is centred, and its axes are its principal ones, the widest
+    first.
+    """
+    T, _, d = means.shape
+    out = np.empty_like(means)
+    turns = np.empty((T, d, d))
+    for t in range(T):
+        w = weights[t] + (weights[t - 1] if t else 0)
+        w = w / w.sum() if w.sum() > 0 else np.full(len(w), 1 / len(w))
+        frame = means[t] - w @ means[t]
+        if t == 0:
+            turns[t], out[t] = np.eye(d), frame
+            continue
+        before = out[t - 1] - w @ out[t - 1]
+        u, _, vt = np.linalg.svd(frame.T @ (w[:, None] * before))
+        flip = np.ones(d)
+        flip[-1] = np.sign(np.linalg.det(u @ vt)) or 1.0  # frames turn, they do not mirror
+        turns[t] = (u * flip) @ vt
+        out[t] = frame @ turns[t] + w @ out[t - 1]
+    mass = weights.sum(axis=0)
+    mass = mass / mass.sum() if mass.sum() > 0 else np.full(len(mass), 1 / len(mass))
+    out -= np.einsum("n,tnd->d", mass, out) / T
+    spread = np.einsum("n,tni,tnj->ij", mass, out, out)
+    _, axes = np.linalg.eigh(spread)
+    axes = axes[:, ::-1]
+    axes = axes * np.where(axes[np.abs(axes).argmax(axis=0), np.arange(d)] < 0, -1.0, 1.0)
+    return out @ axes, turns @ axes
+
+
+def turn_covariances(blocks: Array, turns: Array) -> NDArray[np.float32]:
+    """(T, n, d, d) covariances in the aligned frames."""
+    return np.stack([(R.T @ B @ R).astype(np.float32) for B, R in zip(blocks, turns, strict=True)])
+
+
+# --- movement -------------------------------------------------------------------------------------------
+
+
+def travel_covariances(
+    filtered: Path, smoothed: Path, gaps: Sequence[float], noise: Noise, settings: Settings, first: int, last: int
+) -> Array:
+    """(n, d, d) covariance of x(last) − x(first) given all data: Cov(x_s, x_t) = J_s … J_{t−1} Σ_t."""
+    form = settings.form
+    n = filtered.means.shape[1]
+    cross = smoothed.covs[last]
+    for t in range(last - 1, first - 1, -1):
+        cov_pred = form.diffuse(filtered.covs[t], gaps[t + 1] * noise.drift)
+        J = form.smooth(filtered.covs[t], cov_pred, smoothed.covs[t + 1])[0]
+        cross = J @ cross
+    blocks = form.blocks(cross, n)
+    out: Array = (
+        form.blocks(smoothed.covs[last], n) + form.blocks(smoothed.covs[first], n) - blocks - blocks.transpose(0, 2, 1)
+    )
+    return out
+
+
+def wald(moved: Array, cov: Array) -> tuple[Array, Array]:
+    """Δ'V⁻¹Δ of each entity, and the probability of as much by chance."""
+    d = moved.shape[1]
+    value = np.einsum("ni,ni->n", moved, np.linalg.solve(cov + 1e-300 * np.eye(d), moved[:, :, None])[:, :, 0])
+    return value, scipy.stats.chi2.sf(value, d)
+
+
+def discoveries(p_values: Array, rate: float) -> NDArray[np.bool_]:
+    """Benjamini and Hochberg: at most this rate of the ones chosen is expected to be chance."""
+    order = np.argsort(p_values, kind="stable")
+    ok = p_values[order] <= rate * np.arange(1, len(order) + 1) / len(order)
+    chosen = np.zeros(len(order), dtype=bool)
+    if ok.any():
+        chosen[order[: int(np.flatnonzero(ok)[-1]) + 1]] = True
+    return chosen

@@ -1,0 +1,167 @@
+"""Events in files: CSV, TSV and JSON lines, in any packing; read with the place of every fault, written for other
+programs.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from undertow.errors import InputError
+from undertow.files import finished_file
+from undertow.text.decompress import open_source, packing_suffix, shown, uncompressed_blocks
+from undertow.text.events import Events, Record, pick_columns
+
+MAX_FIELD = 1 << 20
+
+
+def text_lines(name: str) -> Iterator[str]:
+    """The lines of a file, with their ends, from any packing."""
+    decode = codecs.getincrementaldecoder("utf-8")("strict").decode
+    rest = ""
+    with open_source(name) as source:
+        try:
+            for block in uncompressed_blocks(source):
+                *lines, rest = (rest + decode(block)).split("\n")
+                for line in lines:
+                    yield line.removesuffix("\r") + "\n"
+            rest += decode(b"", True)
+        except UnicodeDecodeError as e:
+            raise InputError(f"{shown(name)} is not valid UTF-8 ({e.reason}): convert it to UTF-8.") from None
+    if rest:
+        yield rest
+
+
+def json_lines(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The objects of a file of JSON lines, each with its place."""
+    for number, line in enumerate(text_lines(name), 1):
+        if not line.strip():
+            continue
+        place = f"{shown(name)}, line {number}"
+        try:
+            document = json.loads(line.removeprefix("\ufeff"))
+        except (ValueError, RecursionError) as e:
+            reason = e.msg.lower() if isinstance(e, json.JSONDecodeError) else "too long or too deep"
+            raise InputError(f"{place}: this is not JSON ({reason}); every line must be one JSON object.") from None
+        if not isinstance(document, dict):
+            raise InputError(f"{place}: a JSON object is needed here, not {type(document).__name__}.")
+        yield place, document
+
+
+def suffix_of(name: str) -> str:
+    """The suffix below the packing's, such as .csv of events.csv.gz."""
+    return os.path.splitext(name[: len(name) - len(packing_suffix(name))])[1].lower()
+
+
+def read_events(name: str) -> tuple[Iterator[Record], tuple[str, str]]:
+    """The records of a file and the names of its two kinds."""
+    if suffix_of(name) in (".jsonl", ".ndjson"):
+        return _read_json(name)
+    return _read_table(name, "\t" if suffix_of(name) in (".tsv", ".tab") else ",")
+
+
+def _read_json(name: str) -> tuple[Iterator[Record], tuple[str, str]]:
+    lines = json_lines(name)
+    first = next(lines, None)
+    if first is None:
+        raise InputError(f"{shown(name)} is empty: give a table of events.")
+    keys = list(first[1])
+    picked, kinds = pick_columns(keys, f"{first[0]}: the object")
+    fields = [keys[k] for k in picked]
+
+    def records() -> Iterator[Record]:
+        for place, document in _chain(first, lines):
+            for field in fields:
+                if field not in document:
+                    raise InputError(f"{place}: there is no field {field!r}.")
+            time, row, column = (document[f] for f in fields[:3])
+            yield place, time, row, column, document[fields[3]] if len(fields) == 4 else 1.0
+
+    return records(), kinds
+
+
+def _chain(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
+    yield first
+    yield from rest
+
+
+def _read_table(name: str, delimiter: str) -> tuple[Iterator[Record], tuple[str, str]]:
+    rows = _rows(name, delimiter)
+    first = next(rows, None)
+    if first is None:
+        raise InputError(f"{shown(name)} is empty: give a table of events.")
+    header = first[1]
+    if _is_header(header):
+        picked, kinds = pick_columns(header, shown(name))
+    else:
+        picked, kinds = pick_columns(["time", "row", "column", "count"][: len(header)], shown(name))
+        rows = _chain(first, rows)
+
+    def records() -> Iterator[Record]:
+        for place, row in rows:
+            if len(row) != len(header):
+                raise InputError(f"{place}: {len(row)} fields where the first line has {len(header)}.")
+            time, i, j = (row[k] for k in picked[:3])
+            yield place, time, i, j, row[picked[3]] if len(picked) == 4 else 1.0
+
+    return records(), kinds
+
+
+def _is_header(row: list[str]) -> bool:
+    """A first line whose last field is no number, or that names the columns."""
+    if {"time", "row", "column"} <= {f.strip().lower() for f in row}:
+        return True
+    if len(row) == 3:
+        return row[0].strip().lower() in ("time", "year", "date")
+    try:
+        float(row[-1])
+    except (ValueError, IndexError):
+        return True
+    return False
+
+
+def _rows(name: str, delimiter: str) -> Iterator[tuple[str, list[str]]]:
+    reader = csv.reader(text_lines(name), delimiter=delimiter, strict=True)
+    before = csv.field_size_limit(MAX_FIELD)
+    try:
+        for k, row in enumerate(reader):
+            if row and k == 0:
+                row[0] = row[0].removeprefix("\ufeff")
+            if row:
+                yield f"{shown(name)}, line {reader.line_num}", row
+    except csv.Error as e:
+        raise InputError(f"{shown(name)}, line {reader.line_num}: this is no table ({e}).") from None
+    finally:
+        csv.field_size_limit(before)
+
+
+def write_events(events: Events, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    """As CSV, or TSV by the suffix: a header that names the kinds, then time, row, column, count."""
+    target = Path(path)
+    with finished_file(target, overwrite=overwrite) as ready, open(ready, "w", encoding="utf-8", newline="") as f:
+        for line in event_lines(events, "\t" if suffix_of(str(target)) in (".tsv", ".tab") else ","):
+            f.write(line)
+
+
+class _Line:
+    """What csv.writer writes to: keeps the line for whoever asks."""
+
+    text = ""
+
+    def write(self, text: str) -> None:
+        self.text = text
+
+
+def event_lines(events: Events, delimiter: str = ",") -> Iterator[str]:
+    line = _Line()
+    writer = csv.writer(line, delimiter=delimiter, lineterminator="\n")
+    writer.writerow(["time", *events.kind_names, "count"])
+    yield line.text
+    for time, row, column, count in events.records():
+        writer.writerow([time, row, column, int(count) if count.is_integer() else repr(count)])
+        yield line.text

@@ -1,0 +1,398 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sentences import is_one_sentence
+from undertow import DynamicEmbedding, Events, load
+from undertow.errors import InputError, NotFittedError
+from undertow.models.dynamic_queries import align_frames, discoveries, distances
+
+NAMES = (["A1", "A2", "B"], ["X1", "X2", "Y"])
+
+
+def switch(T: int = 140, seed: int = 0) -> list[tuple[int, str, str, int]]:
+    """The paper's synthetic data: A meets X and B meets Y until 20; uniform at 70; A meets Y and B meets X from 120."""
+    rng = np.random.default_rng(seed)
+    out = []
+    for t in range(T):
+        turned = float(np.clip((t / T * 140 - 20) / 100, 0, 1))
+        for a in NAMES[0]:
+            for w in NAMES[1]:
+                together = (a[0] == "A") == (w[0] == "X")
+                strength = (1 - turned) if together else turned
+                count = rng.poisson(1 + 18 * strength) * (rng.random() > 0.15)
+                if count:
+                    out.append((t, a, w, int(count)))
+    return out
+
+
+@pytest.fixture(scope="module")
+def switched() -> DynamicEmbedding:
+    return DynamicEmbedding(2, n_iter=5, random_state=0).fit(switch())
+
+
+def crossing(own: Any, other: Any) -> int:
+    """The first step from which the other partner is nearer more often than not."""
+    nearer = np.convolve(own > other, np.ones(9) / 9, mode="same")
+    return int(np.flatnonzero(nearer > 0.5)[0])
+
+
+def test_the_switch_is_recovered(switched: DynamicEmbedding) -> None:
+    for a, own, other in (("A1", "X1", "Y"), ("A2", "X2", "Y"), ("B", "Y", "X1")):
+        near, far = switched.distance(a, own).mean, switched.distance(a, other).mean
+        assert near[10] < far[10] and near[130] > far[130]
+        assert 50 < crossing(near, far) < 90
+        affinity = switched.affinity(a, own).mean - switched.affinity(a, other).mean
+        assert affinity[10] > 0 > affinity[130]
+
+
+def test_a_static_map_does_not_separate_the_switch() -> None:
+    pooled = [(0, a, w, c) for _, a, w, c in switch()]
+    model = DynamicEmbedding(2, random_state=0).fit(pooled)
+    moving = DynamicEmbedding(2, n_iter=2, random_state=0).fit(switch(30))
+    still, began = (m.affinity("A1", "X1").mean[0] - m.affinity("A1", "Y").mean[0] for m in (model, moving))
+    assert abs(still) < 0.25 and began > 0.5
+
+
+def test_bands_hold_the_mean_and_widen_without_data(switched: DynamicEmbedding) -> None:
+    line = switched.distance("A1", "X1")
+    assert (line.low < line.mean).all() and (line.mean < line.high).all()
+    assert len(line.mean) == 140 and switched.times_ == list(range(140))
+    gone = [e for e in switch(40) if e[0] < 20 or e[1] != "B"]
+    model = DynamicEmbedding(2, n_iter=2, random_state=0).fit(gone)
+    widths = [np.trace(model.position("B", t, filtered=True)[1]) for t in (20, 25, 30, 39)]
+    assert (np.diff(widths) > 0).all()
+
+
+def small_events() -> list[tuple[Any, str, str, float]]:
+    rng = np.random.default_rng(1)
+    return [
+        (t, f"r{i}", f"c{j}", float(rng.poisson(3 if (i + j) % 2 else 1)) + 0.5)
+        for t in (1990, 1991, 1994)
+        for i in range(4)
+        for j in range(5)
+        if rng.random() < 0.8
+    ]
+
+
+def test_order_and_duplicates_of_events_change_nothing() -> None:
+    events = small_events()
+    halves = [(t, r, c, n / 2) for t, r, c, n in events for _ in range(2)]
+    one = DynamicEmbedding(random_state=0, n_iter=2).fit(events)
+    for other in (events[::-1], halves):
+        two = DynamicEmbedding(random_state=0, n_iter=2).fit(other)
+        np.testing.assert_allclose(two.filtered_means_, one.filtered_means_, rtol=1e-9, atol=1e-12)
+
+
+def test_renaming_permutes_the_map() -> None:
+    """Distances do not depend on the order in which names sort."""
+    events = small_events()
+    other = [(t, "z" + str(9 - int(r[1])), "a" + str(9 - int(c[1])), n) for t, r, c, n in events]
+    one, two = (DynamicEmbedding(random_state=0, drift=0.05, tol=1e-10).fit(x) for x in (events, other))
+    a = [one.distance(f"r{i}", f"c{j}").mean for i in range(4) for j in range(5)]
+    b = [two.distance(f"z{9 - i}", f"a{9 - j}").mean for i in range(4) for j in range(5)]
+    np.testing.assert_allclose(b, a, rtol=0.02, atol=0.02)
+
+
+def test_gaps_in_time_diffuse_more() -> None:
+    model = DynamicEmbedding(random_state=0, drift=0.1, covariance="blocks").fit(small_events())
+    assert model.events_.gaps == [0.0, 1.0, 3.0]
+    step = model._predicted(1.0).cov - model._predicted(0.0).cov
+    np.testing.assert_allclose(step[0], model.drift_[0] * np.eye(2), rtol=1e-9)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 5])
+@pytest.mark.parametrize("covariance", ["full", "blocks"])
+def test_any_dimension_in_both_forms(dim: int, covariance: str) -> None:
+    model = DynamicEmbedding(dim, covariance=covariance, n_iter=2, random_state=0).fit(small_events())
+    mean, cov = model.position("r0", 1991)
+    assert mean.shape == (dim,) and cov.shape == (dim, dim) and np.linalg.eigvalsh(cov).min() > 0
+    links = model.predict_links()
+    assert len(links) == 20 and all(0 <= link.probability <= 1 for link in links)
+    assert [k.probability for k in links] == sorted((k.probability for k in links), reverse=True)
+
+
+def test_full_and_blocks_share_the_path() -> None:
+    """With the same drift the means are one and the same; standard deviations of pairs differ little."""
+    full, blocks = (
+        DynamicEmbedding(covariance=c, drift=0.05, random_state=0, tol=1e-9).fit(small_events())
+        for c in ("full", "blocks")
+    )
+    pairs = [(f"r{i}", f"c{j}") for i in range(4) for j in range(5)]
+    np.testing.assert_allclose(blocks._smoothed().means, full._smoothed().means, rtol=0, atol=1e-3)
+    one, two = (np.array([m.distance(*p).mean for p in pairs]).ravel() for m in (full, blocks))
+    assert np.corrcoef(one, two)[0, 1] > 0.95
+    assert full.covariance_reason_ == "as asked"
+
+
+def test_taylor_and_the_papers_filter() -> None:
+    for params in (
+        {"observation": "taylor"},
+        {"inference": "filter"},
+        {"observation": "taylor", "inference": "filter"},
+    ):
+        model = DynamicEmbedding(random_state=0, n_iter=2, **params).fit(small_events())
+        assert np.isfinite(model.distance("r0", "c0").mean).all()
+        assert all(np.isfinite(model.history_))
+
+
+def test_partial_fit_is_the_filter() -> None:
+    """Taking in a later step is one step of the filter: nothing before it changes, and its own equals `condition`."""
+    events = small_events()
+    first = [e for e in events if e[0] < 1994]
+    last = [e for e in events if e[0] == 1994]
+    model = DynamicEmbedding(random_state=0, drift=0.05, tempering=1.0, covariance="full").fit(first)
+    before = model.filtered_means_.copy()
+    predicted = model._predicted(3.0)
+    model.partial_fit(last)
+    np.testing.assert_array_equal(model.filtered_means_[:2], before)
+    assert model.times_ == [1990, 1991, 1994] and len(model.history_) == 2
+    assert np.abs(model.filtered_means_[2] - predicted.mean).max() > 1e-3
+    # the mode of the step: the score balances the pull of the prediction
+    from undertow.kernels.cooccurrence_field import log_likelihood
+
+    table = model._tables()[2]
+    assert table is not None
+    x = model.filtered_means_[2]
+    _, score = log_likelihood(table, x[table.rows], x[table.columns])
+    pull = np.linalg.solve(predicted.cov, (x - predicted.mean).ravel()).reshape(x.shape)
+    pull[table.present] -= score
+    assert np.abs(pull).max() < 0.5
+
+
+@pytest.mark.parametrize("covariance", ["full", "blocks"])
+def test_newcomers_join_by_partial_fit(covariance: str) -> None:
+    model = DynamicEmbedding(random_state=0, n_iter=2, covariance=covariance).fit(small_events())
+    old = model.position("r2", 1991)[0]
+    model.partial_fit([(1995, "a new one", "c1", 5), (1995, "r2", "c1", 4), (1995, "r2", "new word", 2)])
+    assert model.names_[:2] == ["a new one", "r0"] and "new word" in model.names_
+    assert np.isfinite(model.position("a new one", 1995)[0]).all()
+    assert model.distance("a new one", "c1").mean.shape == (4,)
+    assert np.abs(model.position("r2", 1991)[0] - old).max() < 1.0
+    with pytest.raises(InputError, match="later steps only"):
+        model.partial_fit([(1993, "r1", "c1", 1)])
+
+
+def test_movers_are_those_that_move() -> None:
+    rng = np.random.default_rng(2)
+    events = []
+    for t in range(12):
+        for i in range(6):
+            for j in range(12):
+                side = (j < 6) == (i < 3)
+                if i == 0 and t >= 6:
+                    side = not side  # one row changes sides
+                events.append((t, f"r{i}", f"c{j}", int(rng.poisson(20 if side else 2)) + 1))
+    model = DynamicEmbedding(2, random_state=0, n_iter=4).fit(events)
+    movers = model.movers(3)
+    assert movers[0].name == "r0" and movers[0].p_value < 1e-3
+    assert model.movers(5, first=0, last=3, significance=1e-6) == []
+    near = {n.name for n in model.nearest("r1", 0, 6, of="column")}
+    assert near <= {f"c{j}" for j in range(6)}
+
+
+def test_names_in_both_kinds_are_told_apart() -> None:
+    events = [(t, r, c, 2 + t) for t in (1, 2) for r in ("bell", "Bell") for c in ("bell", "tower")]
+    model = DynamicEmbedding(random_state=0, n_iter=1).fit(events)
+    with pytest.raises(InputError, match="both") as e:
+        model.position("bell", 1)
+    assert is_one_sentence(str(e.value))
+    row, column = model.position(("row", "bell"), 1)[0], model.position("bell", 1, kind="column")[0]
+    assert row.shape == column.shape
+    assert model.distance(("row", "bell"), ("column", "bell")).mean.shape == (2,)
+    assert model.position("Bell", 1)[0].shape == (2,)
+
+
+def test_hostile_names_stay_text(tmp_path: Path) -> None:
+    names = ["<script>alert(1)</script>", 'a"b', "tab\there", "ü ✓ 漢", "line\nend", "=1+1"]
+    events = [(t, n, c, 1 + k) for t in (1, 2) for k, n in enumerate(names) for c in ("x", "y")]
+    model = DynamicEmbedding(random_state=0, n_iter=1).fit(events)
+    model.save(tmp_path / "m")
+    assert load(tmp_path / "m").names_ == sorted(names) + ["x", "y"]
+
+
+def test_saved_models_go_on(tmp_path: Path) -> None:
+    model = DynamicEmbedding(random_state=0, n_iter=2).fit(small_events())
+    model.save(tmp_path / "m")
+    loaded: Any = load(tmp_path / "m")
+    np.testing.assert_array_equal(loaded.distance("r0", "c1").high, model.distance("r0", "c1").high)
+    assert loaded.predict_links(3) == model.predict_links(3)
+    more = [(1996, "r0", "c0", 3), (1996, "r1", "c2", 3)]
+    np.testing.assert_array_equal(loaded.partial_fit(more).filtered_means_, model.partial_fit(more).filtered_means_)
+
+
+def test_likelihood_prefers_what_was_there() -> None:
+    model = DynamicEmbedding(random_state=0, n_iter=4).fit(switch(40))
+    own = [(39, "A1", "Y", 3), (39, "B", "X1", 3)]
+    other = [(39, "A1", "X1", 3), (39, "B", "Y", 3)]
+    assert model.log_likelihood(own) > model.log_likelihood(other)
+    own, other = ([(40, *e[1:]) for e in events] for events in (own, other))
+    assert model.log_likelihood(own) > model.log_likelihood(other)
+    with pytest.raises(InputError, match="one step"):
+        model.log_likelihood(switch(3))
+    with pytest.raises(InputError, match="nothing to judge"):
+        model.log_likelihood([(40, "nobody", "nothing", 1)])
+
+
+def test_links_prefer_pairs_that_meet() -> None:
+    model = DynamicEmbedding(2, random_state=0).fit(switch(40))
+    chance = {(link.row, link.column): link.probability for link in model.predict_links()}
+    assert chance["A1", "Y"] > chance["A1", "X1"] and chance["B", "X1"] > chance["B", "Y"]
+    total = sum(chance.values())
+    recent = np.mean([t.nnz for t in model.events_.tables[-3:]])
+    np.testing.assert_allclose(total, recent, rtol=0.02)
+    assert len(model.predict_links(2)) == 2 and model.predict_links(0) == []
+    assert model.predict_links(new=True) == [] or all(
+        (link.row, link.column) not in {(e[1], e[2]) for e in switch(40)} for link in model.predict_links(new=True)
+    )
+
+
+# --- bad and odd input ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [(2000, "a", "x", 1)],  # one step, one pair
+        [(2000, "a", "x", 3), (2000, "a", "y", 1)],  # a single row
+        [(t, "only", c, 1 + t) for t in range(3) for c in "xyz"],
+        [(t, r, "only", 1 + t) for t in range(3) for r in "abc"],
+        [(1, "a", "x", 1), (1, "b", "y", 0), (2, "a", "x", 2)],  # b and y have no events
+        [(3, "a", "x", 1), (1, "a", "y", 2), (2, "b", "x", 1)],  # out of order
+        [(1, "a", "x", 0.25), (2, "a", "y", 1.75)],  # fractions
+        [(1, "a", "x", 1e9), (2, "b", "y", 1e-6), (2, "a", "x", 1)],  # extremes
+    ],
+)
+@pytest.mark.parametrize("covariance", ["full", "blocks"])
+def test_odd_tables_give_finite_maps(events: Any, covariance: str) -> None:
+    model = DynamicEmbedding(random_state=0, n_iter=3, covariance=covariance).fit(events)
+    path = model._smoothed()
+    assert np.isfinite(path.means).all() and np.isfinite(path.covs).all()
+    assert np.isfinite(model.link_probabilities()).all()
+    data = model.map_data()
+    assert np.isfinite(data.positions).all() and np.isfinite(data.covariances).all()
+    assert data.positions.shape == (len(data.times), len(data.names), 2)
+    model.movers()
+
+
+def test_an_entity_seen_once_is_less_certain() -> None:
+    events = [
+        (t, r, c, 30 if k == j else 2) for t in range(4) for k, r in enumerate("abc") for j, c in enumerate("xyz")
+    ]
+    events.append((1, "rare", "x", 1))
+    model = DynamicEmbedding(random_state=0, n_iter=2).fit(events)
+    for t in range(4):
+        assert np.trace(model.position("rare", t)[1]) > 1.4 * np.trace(model.position("a", t)[1])
+
+
+def test_steps_without_events_can_be_named() -> None:
+    events = [(t, r, c, 1) for t in ("spring", "winter") for r in "ab" for c in "xy"]
+    model = DynamicEmbedding(random_state=0, n_iter=1).fit(events, times=["spring", "summer", "winter"])
+    assert model.times_ == ["spring", "summer", "winter"]
+    assert np.isfinite(model.affinity("a", "x").mean).all()
+    assert (model.map_data().weights[1] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("params", "match"),
+    [
+        ({"dim": 0}, "dim"),
+        ({"dim": 2.5}, "dim"),
+        ({"n_iter": 0}, "n_iter"),
+        ({"drift": -1.0}, "drift"),
+        ({"drift": (1, 2, 3)}, "drift"),
+        ({"drift": "fast"}, "drift"),
+        ({"tempering": 0}, "tempering"),
+        ({"burstiness": -1}, "burstiness"),
+        ({"covariance": "diagonal"}, "covariance"),
+        ({"observation": "jensen"}, "observation"),
+        ({"inference": "guess"}, "inference"),
+        ({"purpose": "show"}, "purpose"),
+        ({"n_jobs": 0}, "n_jobs"),
+    ],
+)
+def test_bad_parameters_are_named(params: dict[str, Any], match: str) -> None:
+    with pytest.raises(InputError, match=match) as e:
+        DynamicEmbedding(**params).fit(small_events())
+    assert is_one_sentence(str(e.value))
+
+
+def test_bad_questions_are_answered_in_a_sentence() -> None:
+    with pytest.raises(NotFittedError):
+        DynamicEmbedding().position("a", 1)
+    with pytest.raises(NotFittedError):
+        _ = DynamicEmbedding().times_
+    model = DynamicEmbedding(random_state=0, n_iter=1).fit(small_events())
+    for ask in (
+        lambda: model.position("nobody", 1990),
+        lambda: model.position("r0", 1992),
+        lambda: model.position(7, 1990),
+        lambda: model.position("r0", 1990, kind="colour"),
+        lambda: model.distance("r0", "r9"),
+    ):
+        with pytest.raises(InputError) as e:
+            ask()
+        assert is_one_sentence(str(e.value))
+
+
+def test_large_sets_are_kept_in_blocks_with_a_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    pairs = rng.integers(0, 650, size=(1500, 2))
+    events = [(int(t % 2), f"r{i}", f"c{j}", 1) for t, (i, j) in enumerate(pairs)]
+    model = DynamicEmbedding(n_iter=1, verbose=True, random_state=0).fit(events)
+    assert model.covariance_ == "blocks" and "more than 1200 coordinates" in model.covariance_reason_
+    assert "blocks" in capsys.readouterr().out
+    assert DynamicEmbedding(n_iter=1, random_state=0).fit(small_events()).covariance_ == "full"
+
+
+# --- parts ----------------------------------------------------------------------------------------------
+
+
+def test_distance_bands_are_those_of_samples() -> None:
+    rng = np.random.default_rng(0)
+    mean = np.array([[0.0, 0.0], [0.5, 0.2], [3.0, -1.0]])
+    root = np.array([[0.4, 0.1], [0.0, 0.3]])
+    cov = np.repeat((root @ root.T)[None], 3, axis=0)
+    line = distances(mean, cov)
+    for t in range(3):
+        drawn = np.sqrt(((mean[t] + rng.standard_normal((200_000, 2)) @ root.T) ** 2).sum(axis=1))
+        low, high = np.quantile(drawn, [0.05, 0.95])
+        np.testing.assert_allclose(
+            [line.low[t], line.mean[t], line.high[t]], [low, drawn.mean(), high], rtol=0.05, atol=0.03
+        )
+
+
+def test_frames_are_turned_onto_each_other() -> None:
+    rng = np.random.default_rng(0)
+    shape = rng.standard_normal((30, 2))
+    frames = []
+    for t in range(5):
+        c, s = np.cos(0.6 * t), np.sin(0.6 * t)
+        frames.append(shape @ np.array([[c, -s], [s, c]]) + [t, -t])
+    aligned, turns = align_frames(np.array(frames), np.ones((5, 30)))
+    np.testing.assert_allclose(aligned, np.repeat(aligned[:1], 5, axis=0), rtol=0, atol=1e-10)
+    np.testing.assert_allclose(
+        turns @ turns.transpose(0, 2, 1), np.repeat(np.eye(2)[None], 5, axis=0), rtol=0, atol=1e-12
+    )
+    assert aligned[..., 0].std() >= aligned[..., 1].std()
+
+
+def test_discoveries_are_benjamini_and_hochbergs() -> None:
+    p = np.array([0.9, 0.001, 0.02, 0.03, 0.5])
+    assert discoveries(p, 0.05).tolist() == [False, True, True, True, False]
+    assert not discoveries(np.array([0.9, 0.8]), 0.05).any()
+
+
+def test_events_can_be_fitted_directly(tmp_path: Path) -> None:
+    events = Events.build(small_events(), kind_names=("authors", "words"))
+    model = DynamicEmbedding(n_iter=1, random_state=0).fit(events)
+    assert model.map_data().kind_names == ["authors", "words"]
+    assert model.nearest("r0", 1990, 2, of="words")[0].kind == "words"
+    pair = model.map_data().pairs[0]
+    assert (
+        pair.mean.shape == pair.probability.shape == (3,) and 0 <= pair.probability.min() <= pair.probability.max() <= 1
+    )
