@@ -51,17 +51,20 @@ ROWS: dict[str, dict[str, Any]] = {
     **{f"blocks-{2**e}": hmm(n_states=2**e, n_blocks=128, random_state=0) for e in (9, 10, 11, 13)},
     "low-rank-2048-128": hmm(n_states=2048, n_blocks=128, rank=128, init="clusters", random_state=0),
     "low-rank-32768-256": hmm(n_states=2**15, n_blocks=128, rank=256, init="clusters", n_iter=3, random_state=0),
+    "clusters-4096": hmm(n_states=4096, init="clusters", random_state=0),
     "clusters-2048": hmm(n_states=2048, n_blocks=128, init="clusters", random_state=0),
     "spectral-2048": hmm(n_states=2048, n_blocks=128, init="spectral", random_state=0),
     **{
         f"mix-{g}": member(g, z)
         for g, z in ((128, 4096), (160, 2560), (192, 3072), (112, 1792), (256, 4096), (144, 2304), (96, 2304))
     },
+    **{f"mix-{g}-wide": member(g, z) for g, z in ((160, 5120), (112, 4480), (224, 7168))},
 }
+MEMBERS = ["default", *(name for name in ROWS if name.startswith("mix-"))]
 MIXTURES = {
-    "mixture of the mix rows": [name for name in ROWS if name.startswith("mix-")],
-    "default + Kneser–Ney 5-gram": ["default", "kn5"],
-    "mixture of the mix rows + Kneser–Ney 5-gram": [*(n for n in ROWS if n.startswith("mix-")), "kn5"],
+    "mixture of HMMs": MEMBERS,
+    "HMM and Kneser–Ney": ["default", "kn5"],
+    "mixture of HMMs and Kneser–Ney": [*MEMBERS, "kn5"],
 }
 
 
@@ -117,18 +120,17 @@ def table(done: dict[str, dict[str, Any]], logs: dict[str, Any], counted: Any, w
         out.append(f"| {name} | {row['model']} | {row['perplexity']:.1f} | {row['wall']:.0f} | {row['cpu']:.0f} |")
     for name, parts in MIXTURES.items():
         there = [p for p in parts if p in logs]
-        if len(there) > 1 and (len(there) == len(parts) or name.startswith("mixture")):
-            if name.endswith("gram") and "kn5" in there:
-                # half to the n-gram, half to the others together: not chosen by looking
-                others = np.mean([np.exp(logs[p]) for p in there if p != "kn5"], axis=0)
-                p = 0.5 * others + 0.5 * np.exp(logs["kn5"])
-            elif not name.endswith("gram"):
-                p = np.mean([np.exp(logs[x]) for x in there], axis=0)
-            else:
-                continue
-            value = float(np.exp(-np.log(p)[counted].mean()))
-            wall, cpu = (sum(done[x][k] for x in there) for k in ("wall", "cpu"))
-            out.append(f"| {name} | equal weights: {', '.join(there)} | **{value:.1f}** | {wall:.0f} | {cpu:.0f} |")
+        hmms = [np.exp(logs[p]) for p in there if p != "kn5"]
+        if len(there) < 2 or ("kn5" in parts and "kn5" not in there):
+            continue
+        # equal weights, half to the n-gram: nothing was chosen by looking
+        p = np.mean(hmms, axis=0)
+        p = 0.5 * p + 0.5 * np.exp(logs["kn5"]) if "kn5" in there else p
+        value = float(np.exp(-np.log(p)[counted].mean()))
+        wall, cpu = (sum(done[x][k] for x in there) for k in ("wall", "cpu"))
+        what = f"{'half ' if 'kn5' in there else ''}equal weights: {', '.join(x for x in there if x != 'kn5')}"
+        what += "; half kn5" if "kn5" in there else ""
+        out.append(f"| {name} | {what} | **{value:.1f}** | {wall:.0f} | {cpu:.0f} |")
     return "\n".join(out) + "\n"
 
 
@@ -151,7 +153,7 @@ def main() -> None:
         settings = ", ".join(f"{k}={v}" for k, v in ROWS[name].get("settings", {}).items() if k != "random_state")
         kind = {"kn": f"Kneser–Ney {ROWS[name].get('n')}-gram", "lds": "LDS", "hmm": "HMM"}[ROWS[name]["kind"]]
         facts = {
-            "model": f"{kind}({settings})" if settings or kind != "HMM" else "HMM()",
+            "model": kind if ROWS[name]["kind"] == "kn" else f"{kind}({settings})",
             "perplexity": float(np.exp(-log_p[text.counted].mean())),
             "wall": time.perf_counter() - began,
             "cpu": time.process_time() - cpu,
