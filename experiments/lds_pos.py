@@ -132,7 +132,12 @@ def main() -> None:
             row(f"{name}, h={h}", lambda X, v=vectors: [v[vocabulary.encode(s)] for s in X], seconds)
             row(f"{name} ±1, h={h}", lambda X, v=vectors: [window(v[vocabulary.encode(s)]) for s in X], seconds)
         settings = {"random_state": 0, "n_jobs": 2, **eval(options.lds)}
-        for name, extra in (("SSID", {"n_iter": 0, "n_full": 0}), ("EM", {})):
+        start_only = {"n_iter": 0, "n_full": 0}
+        for name, extra in (
+            ("SSID, uniform noise", {**start_only, "noise": "uniform"}),  # as the paper smooths its counts
+            ("SSID", start_only),
+            ("EM", {}),
+        ):
             start = time.perf_counter()
             model = LDS(h, **{**settings, **extra}).fit(counts)
             seconds = time.perf_counter() - start

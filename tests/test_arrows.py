@@ -20,9 +20,10 @@ ARROWS = {
     "models": {"errors", "progress", "files", "engine", "kernels", "text"},
     "tensor_file": {"errors", "files", "models"},
     "storage": {"errors", "files", "models", "text", "tensor_file", "undertow"},
-    "results": {"errors", "progress", "files", "engine", "kernels", "models", "text"},
+    "results": {"errors", "progress", "files", "engine", "kernels", "models", "text", "storage"},
     "view": {"errors", "files", "models", "text", "results"},
     "adapters": {"errors", "files", "models", "text"},
+    "neural": {"errors", "progress", "engine", "kernels", "models", "text"},
     "cli": {
         *("errors", "progress", "files", "engine", "models", "text", "storage", "results", "view", "adapters"),
         "undertow",

@@ -51,6 +51,8 @@ _MODULES: dict[str, str] = {
     "lds": "undertow.models.lds:LDS",
     "fhmm": "undertow.models.factorial_hmm:FactorialHMM",
     "clusters": "undertow.results.word_clusters:WordClusters",
+    "crf-tagger": "undertow.results.tagging:CRFTagger",
+    "local-tagger": "undertow.results.tagging:LocalTagger",
 }
 _REGISTERED: dict[str, type[Estimator]] = {}
 
@@ -85,10 +87,10 @@ def save_model(model: Estimator, path: str | os.PathLike[str], overwrite: bool =
     model._check_fitted()
     model._check_params()  # a loader will: they may have been changed since the fit
     vocabulary = vars(model).get("vocabulary_")
-    fitted = _json_value(model._fitted_scalars(), "a fitted value")
-    state = SavedState(_saved_params(model), fitted, None if vocabulary is None else len(vocabulary))
-    tensors = _checked_tensors(model, state)
-    history = _json_value(list(model.history_), "history_")
+    fitted = json_value(model._fitted_scalars(), "a fitted value")
+    state = SavedState(saved_params(model), fitted, None if vocabulary is None else len(vocabulary))
+    tensors = checked_tensors(model, state)
+    history = json_value(list(model.history_), "history_")
     if not _is_history(history):
         raise InputError("The model cannot be saved: history_ is not a filled list of numbers; fit it again.")
     config: dict[str, Any] = {
@@ -166,7 +168,7 @@ def _read_config(directory: Path) -> tuple[type[Estimator], dict[str, Any]]:
     config = read_json(path)
     # the version comes first: what a newer undertow wrote may differ in anything else
     _check_types(path, config, ["kind", "format_version", "undertow_version"])
-    model_class = _find_class(path, config["kind"], config["format_version"])
+    model_class = find_class(path, config["kind"], config["format_version"])
     _check_types(path, config, list(_CONFIG_TYPES))
     for key in config:
         if key not in _CONFIG_TYPES:
@@ -215,7 +217,7 @@ def _is_finite_json(value: Any) -> bool:
     return True
 
 
-def _find_class(path: Path, kind: str, version: int) -> type[Estimator]:
+def find_class(path: Path, kind: str, version: int) -> type[Estimator]:
     model_class = _REGISTERED.get(kind)
     if model_class is None and kind in _MODULES:
         module, _, name = _MODULES[kind].partition(":")
@@ -240,21 +242,21 @@ def _find_class(path: Path, kind: str, version: int) -> type[Estimator]:
 
 
 def _check_param_names(path: Path, model_class: type[Estimator], params: dict[str, Any]) -> None:
-    expected = set(model_class.param_defaults()) - {"callbacks"}
+    expected = set(model_class.param_defaults()) - model_class.unsaved_params
     for name in sorted(set(params) ^ expected):
         verb = "has no parameter" if name in params else "also has the parameter"
         raise _changed(path, f"{model_class.__name__} {verb} {short(name)}")
 
 
-def _saved_params(model: Estimator) -> dict[str, Any]:
-    """Parameters as JSON, without callbacks, which belong to a program; a Generator becomes None."""
-    params = {name: value for name, value in model.get_params().items() if name != "callbacks"}
+def saved_params(model: Estimator) -> dict[str, Any]:
+    """Parameters as JSON, without those that are no JSON by nature; a Generator becomes None."""
+    params = {name: value for name, value in model.get_params().items() if name not in model.unsaved_params}
     if isinstance(params.get("random_state"), np.random.Generator):
         params["random_state"] = None
-    return {name: _json_value(value, f"the parameter {name}") for name, value in params.items()}
+    return {name: json_value(value, f"the parameter {name}") for name, value in params.items()}
 
 
-def _json_value(value: Any, what: str) -> Any:
+def json_value(value: Any, what: str) -> Any:
     """The value in JSON's own types, so that what is saved and what is loaded write the same file."""
     if isinstance(value, np.generic):
         value = value.item()
@@ -265,9 +267,9 @@ def _json_value(value: Any, what: str) -> Any:
     if isinstance(value, str) and not any("\ud800" <= c <= "\udfff" for c in value):  # half pairs: not UTF-8
         return value
     if isinstance(value, list | tuple):
-        return [_json_value(item, what) for item in value]
+        return [json_value(item, what) for item in value]
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {_json_value(key, what): _json_value(item, what) for key, item in value.items()}
+        return {json_value(key, what): json_value(item, what) for key, item in value.items()}
     raise InputError(
         f"The model cannot be saved: {what} is {short(value)}, where only finite numbers, text, lists and "
         "None can be; change it and fit again."
@@ -277,7 +279,7 @@ def _json_value(value: Any, what: str) -> Any:
 # --- tensors --------------------------------------------------------------------------------------------
 
 
-def _checked_tensors(model: Estimator, state: SavedState) -> Tensors:
+def checked_tensors(model: Estimator, state: SavedState) -> Tensors:
     """The model's tensors in the order of its specification, refused here if no loader would take them."""
     spec, tensors = model._tensor_spec(state), model._tensors()
     name = type(model).__name__

@@ -29,7 +29,7 @@ Z, F, V = 4, 2, 5
 @pytest.fixture
 def tiny_chunks(monkeypatch):
     """Three lanes, chunks of a few steps and flushes of a few rows: every seam is crossed."""
-    monkeypatch.setattr(discrete_chain_batch, "n_lanes", lambda n_states: 3)
+    monkeypatch.setattr(discrete_chain_batch, "n_lanes", lambda n_states, n_sentences: 3)
     monkeypatch.setattr(discrete_chain_batch, "CHUNK_BYTES", 8 * Z * 7)
     monkeypatch.setattr(discrete_chain_batch, "FLUSH_BYTES", 8 * Z * 4)
 
@@ -229,7 +229,7 @@ def test_an_impossible_word_is_minus_infinity_and_named(kind, tiny_chunks):
 
 
 def test_evidence_that_turns_round_sharply_makes_no_nan():
-    """Each word is all but impossible in the other state, and the states hardly change."""
+    """Each word is all but impossible in the other state, and the states hardly change: float32 ends at 1e-38."""
     sure = np.float32(1) - np.float32(1e-25)
     T = np.array([[sure, 1e-25], [1e-25, sure]], dtype=np.float32)
     emission = np.array([[1, 1e-20], [1e-20, 1]], dtype=np.float32)
@@ -241,6 +241,18 @@ def test_evidence_that_turns_round_sharply_makes_no_nan():
         assert np.isfinite(values).all()
     # 1e-20 beats 1e-25 for short visits only: the chain changes to state 1 and back
     assert_allclose(posterior(ids, bounds([18]), params)[:, 1], ids, atol=1e-4)
+
+
+def test_states_that_were_given_up_send_no_message():
+    """State 1 is ruled out by each word in turn; its β would grow by 1e20 a token and overflow after two."""
+    T = np.array([[1, 0], [0, 1]], dtype=np.float32)
+    emission = np.array([[1, 0.5, 1e-20], [0, 0.5, 1]], dtype=np.float32).T.copy()
+    params = ChainParams(np.array([0.5, 0.5], np.float32), Dense(T), emission)
+    ids = np.array([0, 1, 2, 2, 2, 2])
+    stats = e_step(ids, bounds([6]), params)
+    assert_allclose(stats.log_likelihood, np.log(0.25) + 4 * np.log(1e-20), rtol=1e-6)
+    assert_allclose(stats.transition.pairs, [[5, 0], [0, 0]], rtol=1e-5)
+    assert_allclose(posterior(ids, bounds([6]), params), [[1, 0]] * 6, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

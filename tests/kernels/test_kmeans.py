@@ -40,7 +40,7 @@ def test_clouds_are_found_from_spread_centres_and_the_sum_never_rises() -> None:
     assert len(np.unique(true[chosen])) == 4
     label, history = kmeans(X, weights, X[chosen])
     assert len({(a, b) for a, b in zip(true, label, strict=True)}) == 4
-    bad, history = kmeans(X, weights, X[:4], tolerance=0)
+    _, history = kmeans(X, weights, X[:4], tolerance=0)
     assert (np.diff(history) <= 1e-9).all()
 
 

@@ -134,6 +134,40 @@ def test_smoothed_tables():
     assert_allclose(smoothed_columns(counts.T, dtype=np.float64).T, [[0.75, 0.25, 0], [1 / 3] * 3], rtol=1e-12)
 
 
+def log_likelihood(operator, counts):
+    return (counts * np.log(operator.dense())).sum()
+
+
+@pytest.mark.parametrize("kind", OPERATORS)
+def test_em_on_observed_pairs_ends_where_no_change_helps(kind):
+    """A transition fitted to counts of pairs: never worse, and in the end level in every direction.
+
+    Heavy counts next to the diagonal make the low-rank part want to go there, which the complement form forbids.
+    """
+    rng = np.random.default_rng(5)
+    near = np.exp(-np.abs(np.subtract.outer(np.arange(Z), np.arange(Z))))
+    counts = 100 * rng.random((Z, Z)) * near + rng.random((Z, Z))
+    i, j = (x.ravel() for x in np.indices((Z, Z)))
+    operator, values = random_operator(kind, Z, F, rng), []
+    for _ in range(600):
+        values.append(log_likelihood(operator, counts))
+        stats = operator.empty_stats()
+        weight = counts[i, j] / operator.dense()[i, j]
+        operator.accumulate_expected(np.eye(Z)[i], weight[:, None] * np.eye(Z)[j], stats)
+        operator = operator.m_step(stats)
+    assert np.diff(values).min() > -1e-12 * abs(values[0])
+    if kind == "dense":
+        assert_allclose(operator.T, counts / counts.sum(axis=1, keepdims=True), rtol=1e-12)
+        return
+    step, best = 1e-5, log_likelihood(operator, counts)
+    for _ in range(20):
+        R = rng.dirichlet(np.ones(F), Z) * operator.R.sum(axis=1, keepdims=True)
+        E = rng.dirichlet(np.ones(Z), F)
+        rest = (operator.band,) if kind != "low rank" else ()
+        moved = type(operator)(operator.R + step * (R - operator.R), operator.E + step * (E - operator.E), *rest)
+        assert (log_likelihood(moved, counts) - best) / step < 1e-3 * abs(best)
+
+
 def refusal(function, *args):
     with pytest.raises(InputError) as error:
         function(*args)
@@ -149,6 +183,7 @@ def test_rows_that_are_no_distributions_are_named():
     assert "features" in refusal(LowRank(np.full((3, 2), 0.4), np.full((2, 3), 1 / 3)).check)
     band = BandLowRank(np.full((3, 2), 0.5), np.full((2, 3), 1 / 3), np.full((1, 3), 0.5))
     assert "0: 1.5" in refusal(band.check)
+    refusal(Dense, np.ones((3, 2)))
     refusal(LowRank, np.ones((3, 2)), np.ones((3, 2)))
     refusal(BandLowRank, np.ones((3, 2)), np.ones((2, 3)), np.ones((2, 3)))
     refusal(BandLowRank, np.ones((3, 2)), np.ones((2, 3)), np.ones((3, 3)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import warnings
 from pathlib import Path
@@ -97,6 +98,14 @@ def test_views_equal_the_recursions(model: LDS, some: list[list[str]]) -> None:
         assert_array_equal(by_view["features"][n], np.hstack([by_view["type"][n], by_view["smooth"][n]]))
         assert by_view["type"][n].dtype == np.float32
     assert_allclose(np.linalg.norm(by_view["smooth"][0], axis=1), 1, rtol=1e-5)
+
+
+def test_threads_do_not_change_a_bit(model: LDS, corpus: Corpus) -> None:
+    two = copy.copy(model).set_params(n_jobs=2)
+    sentences = list(corpus.token_lists())  # several chunks
+    for view in ("filter", "features"):
+        for a, b in zip(model.transform(sentences, view), two.transform(sentences, view), strict=True):
+            assert_array_equal(a, b)
 
 
 def test_the_same_word_differs_by_its_context(model: LDS) -> None:

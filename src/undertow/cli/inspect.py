@@ -24,10 +24,13 @@ def condensed(facts: dict[str, Any]) -> dict[str, Any]:
     """For people: a model's long lists in a line each."""
     if "tensors" not in facts:
         return facts
-    history = facts["history"]
+    history, fitted = facts["history"], facts["fitted"]
+    if isinstance(fitted.get("models"), list):  # a tagger keeps models, with long lists of their own
+        fitted = {**fitted, "models": [m["kind"] for m in fitted["models"]]}
     shapes = {name: "×".join(map(str, t["shape"])) for name, t in facts["tensors"].items()}
     return {
         **{k: v for k, v in facts.items() if k not in ("history", "tensors", "files")},
+        "fitted": fitted,
         "iterations": len(history),
         "objective": f"{history[0]:.6g} → {history[-1]:.6g}",
         "tensors": shapes,

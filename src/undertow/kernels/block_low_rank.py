@@ -171,13 +171,21 @@ def low_rank_statistics(
         out[live] += forward.values[where[~is_first[lanes + 1]]].T @ backward.behind[on + 1]
         into[live] += backward.ahead[where[later]].T @ forward.features[lanes[later]]
         n_initial[live] += smooth[where[~later]].sum(axis=0, dtype=np.float64)
-        width = 1 if text.block[lanes[0]] < 0 else where.shape[1]
-        entries = blocks.starts[text.ids[lanes], None] + np.arange(width)
-        mass = smooth[where] if width > 1 or where.shape[1] == 1 else smooth[where].sum(axis=1, keepdims=True)
-        n_emission += np.bincount(entries.ravel(), weights=mass.ravel(), minlength=len(emission))
+        _add_words(n_emission, blocks, text.ids[lanes], smooth[where], missing=bool(text.block[lanes[0]] < 0))
     out *= T.R
     into *= T.ET
     return LowRankStats(float(_log(forward.norm).sum()), len(text.ids), out, into, n_emission, n_initial)
+
+
+def _add_words(total: NDArray[np.float64], blocks: Blocks, ids: Ints, mass: Floats, missing: bool) -> None:
+    """Add the distributions of tokens of one block to the counts of their words."""
+    order = np.argsort(ids, kind="stable")
+    begins = np.flatnonzero(np.diff(ids[order], prepend=-1))
+    sums = np.add.reduceat(mass[order], begins, axis=0, dtype=np.float64)
+    words = ids[order[begins]]
+    if missing:
+        sums = sums.sum(axis=1, keepdims=True)
+    total[blocks.starts[words, None] + np.arange(sums.shape[1])] += sums
 
 
 def _log(norm: NDArray[np.float64]) -> NDArray[np.float64]:

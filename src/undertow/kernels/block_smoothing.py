@@ -79,7 +79,7 @@ def block_bigram(layout: PairLayout, discount: float = DISCOUNT) -> BlockBigram:
     """Interpolated Kneser–Ney; the lower order counts in how many contexts a block came, plus one so that none is 0."""
     G = len(layout.pair)
     there = layout.counts > 0
-    lower = np.bincount(layout.after[there], minlength=G) + 1.0
+    lower: NDArray[np.float64] = np.bincount(layout.after[there], minlength=G) + np.ones(G)
     lower /= lower.sum()
     total = np.bincount(layout.before, weights=layout.counts, minlength=G)
     taken = np.minimum(layout.counts, discount)
@@ -180,13 +180,17 @@ def shares(n_states: NDArray[np.float64], first: NDArray[np.int64]) -> NDArray[n
     total = np.add.reduceat(n_states, first[:-1])
     share = np.repeat(1.0 / sizes, sizes)
     whole = np.repeat(total, sizes)
-    return np.divide(n_states, whole, out=share, where=whole > 0)
+    return np.asarray(np.divide(n_states, whole, out=share, where=whole > 0))
 
 
 def smooth_low_rank_transition(
-    out: NDArray[np.float64], into: NDArray[np.float64], blocks: Blocks, smoothing: Smoothing
+    out: NDArray[np.float64],
+    into: NDArray[np.float64],
+    share: NDArray[np.float64],
+    blocks: Blocks,
+    smoothing: Smoothing,
 ) -> BlockLowRank:
-    """R from n(z, f), backing off to the mean row of the block; E from n(f, z'), backing off to all arrivals."""
+    """R from n(z, f), backing off to the mean row of the block; E from n(f, z'), backing off to the states' shares."""
     k, edges = smoothing.feature, blocks.first[:-1]
     overall = distribution(out.sum(axis=0))
     of_block = np.add.reduceat(out, edges, axis=0)
@@ -195,10 +199,9 @@ def smooth_low_rank_transition(
     R = (out + k * of_block[blocks.state_block()]) / _not_zero(total + k)
     R[total[:, 0] + k <= 0] = overall
     k = smoothing.arrival
-    arrivals = distribution(into.sum(axis=1))
     total = into.sum(axis=0)
-    ET = (into + k * arrivals[:, None]) / _not_zero(total + k)
-    ET[:, total + k <= 0] = arrivals[:, None]
+    ET = (into + k * share[:, None]) / _not_zero(total + k)
+    ET[:, total + k <= 0] = share[:, None]
     # counts may be float32 sums: rows that should be one are made one
     R /= R.sum(axis=1, keepdims=True)
     ET /= ET.sum(axis=0)
@@ -221,7 +224,7 @@ def smooth_emission(
     out = np.where(total + k > 0, (counts + k * lower[word]) / _not_zero(total + k), lower[word])
     out *= 1 - unseen
     out[~known[word]] = unseen / max(int((~known).sum()), 1)
-    return out.astype(np.float32)
+    return np.asarray(out, dtype=np.float32)
 
 
 def state_tokens(counts: NDArray[np.float64], blocks: Blocks) -> NDArray[np.float64]:
@@ -230,14 +233,25 @@ def state_tokens(counts: NDArray[np.float64], blocks: Blocks) -> NDArray[np.floa
     known = block >= 0
     word = np.repeat(np.arange(len(block)), np.diff(starts))
     state = np.where(known, first[block], 0)[word] + np.arange(len(word)) - starts[word]
-    return np.bincount(state, weights=np.where(known[word], counts, 0.0), minlength=blocks.n_states)
+    found = np.bincount(state, weights=np.where(known[word], counts, 0.0), minlength=blocks.n_states)
+    return np.asarray(found, dtype=np.float64)
+
+
+def state_shares(tokens: NDArray[np.float64], words: NDArray[Any], blocks: Blocks) -> NDArray[np.float64]:
+    """(Z,) share of each state in the text: its block's, which is counted, times its own in the block.
+
+    No block is without, though no chunk with its words was read yet.
+    """
+    known = blocks.word_block >= 0
+    of_block = np.bincount(blocks.word_block[known], weights=words[known], minlength=blocks.n_blocks)
+    return distribution(distribution(of_block)[blocks.state_block()] * shares(tokens, blocks.first))
 
 
 def smooth_initial(
-    counts: NDArray[np.float64], n_states: NDArray[np.float64], smoothing: Smoothing
+    counts: NDArray[np.float64], share: NDArray[np.float64], smoothing: Smoothing
 ) -> NDArray[np.float32]:
     """Starts, backing off to the states' shares of the whole text."""
-    return distribution(counts + smoothing.initial * distribution(n_states)).astype(np.float32)
+    return distribution(counts + smoothing.initial * share).astype(np.float32)
 
 
 def distribution(x: NDArray[np.float64]) -> NDArray[np.float64]:

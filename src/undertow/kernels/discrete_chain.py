@@ -108,7 +108,8 @@ def e_step(
     if carry:
         offsets = lane_offsets(len(ids), lanes)
     V, Z = params.emission.shape
-    initial, transition, emission = np.zeros(Z), params.transition.empty_stats(), np.zeros((V, Z))
+    initial, emission = np.zeros(Z), np.zeros((V, Z))
+    transition: Any = None
     log_likelihood, n_tokens, impossible = 0.0, 0, [np.zeros(0, dtype=np.int64)]
     free: list[_Sums] = []  # fresh pages for every batch would cost as much as some of its products
 
@@ -121,10 +122,15 @@ def e_step(
         log_likelihood += float(way.log_probs().sum())
         n_tokens += int(np.count_nonzero(way.batch.word >= 0))
         np.add(initial, sums.initial, out=initial)
-        add_into(transition, sums.transition)
+        if transition is None:  # taken over: those of a dense operator may fill half of the memory
+            transition, sums.transition = sums.transition, None
+        else:
+            add_into(transition, sums.transition)
         add_rows(emission, sums.words, sums.counts)
         impossible.append(way.impossible[way.impossible >= 0])
         free.append(sums)
+    if transition is None:
+        transition = params.transition.empty_stats()
     dead = np.sort(np.concatenate(impossible))
     return Stats(log_likelihood, n_tokens, initial, transition, emission, dead)
 
@@ -134,7 +140,8 @@ class _Sums:
     its tokens, not the vocabulary."""
 
     def __init__(self, params: ChainParams) -> None:
-        self.initial, self.transition = np.zeros(len(params.initial)), params.transition.empty_stats()
+        self.operator, self.initial = params.transition, np.zeros(len(params.initial))
+        self.transition: Any = None
         self.words, self.counts = np.zeros(0, dtype=np.int64), np.zeros((0, len(params.initial)))
         self.space = np.zeros(0)
 
@@ -147,8 +154,9 @@ class _Sums:
         if len(self.space) < n_cells:
             self.space = np.empty(n_cells)
         self.counts = self.space[:n_cells].reshape(len(self.words), len(self.initial))
-        for array in (self.initial, self.counts, *self.transition):
+        for array in (self.initial, self.counts, *(self.transition or ())):
             array.fill(0)
+        self.transition = self.transition or self.operator.empty_stats()
         return to - n_missing
 
 

@@ -79,16 +79,20 @@ def floor_of(dtype: Any) -> Any:
     return np.dtype(dtype).type(1e-30 if dtype == np.float32 else 1e-280)
 
 
-def n_lanes(n_states: int) -> int:
-    """Lanes of a batch: thin products waste the processor, wide ones the memory. A matter of the model alone."""
-    return 128 if n_states >= 1024 else 256
+def n_lanes(n_states: int, n_sentences: int) -> int:
+    """Lanes of a batch: thin products waste the processor, wide ones the memory, and few batches the other threads.
+
+    A matter of the model and the text alone.
+    """
+    least, most = (64, 128) if n_states >= 1024 else (32, 256)
+    return min(max(-(-n_sentences // 4), least), most)
 
 
 def batches(ids: Array, offsets: Ints, missing: NDArray[np.bool_] | None, n_states: int) -> Iterator[Batch]:
     """Sentences by falling length, as many as there are lanes at a time; empty ones are left out."""
     length = np.diff(offsets)
     by_length = np.argsort(-length, kind="stable")[: np.count_nonzero(length)]
-    lanes = n_lanes(n_states)
+    lanes = n_lanes(n_states, len(by_length))
     for start in range(0, len(by_length), lanes):
         some = by_length[start : start + lanes]
         n_alive = np.searchsorted(-length[some], -np.arange(length[some[0]]), side="left").astype(np.int64)
@@ -148,18 +152,19 @@ def condition_rows(rows: Any, emission: Any, word: Any, floor: Any, normaliser: 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def smooth_rows(
-    alpha: Any, beta: Any, emission: Any, word: Any, normaliser: Any, alive: Any, counts: Any, to: Any, message: Any
+    alpha: Any, beta: Any, emission: Any, word: Any, normaliser: Any, counts: Any, to: Any, message: Any
 ) -> None:
     """Add posteriors alpha ∘ β / Σ to rows `to` of counts (−1: to none), and make the messages of these tokens.
 
-    Lanes that are not alive hold a token nothing can emit: they count nothing and send nothing. message may be empty.
+    A token that nothing can emit has alpha = 0: it sends nothing, and nothing in its sentence counts. message may be
+    empty.
     """
     for r in range(len(alpha)):
         a, b = alpha[r], beta[r]
         total = 0.0
         for z in range(len(a)):
             total += a[z] * b[z]
-        if not alive[r] or not total > 0.0:
+        if not total > 0.0:
             if len(message):
                 message[r] = 0
             continue
@@ -270,19 +275,18 @@ def run_batch(
     for chunk in chunks[1:]:
         checkpoints.append(alpha[len(alpha) - int(batch.n_alive[chunk.start - 1]) :].copy())
         alpha, routes = fill_chunk(forward, chunk, checkpoints[-1])
-    alive = forward.alive.copy()
     beta = buffers.take("beta", int(batch.n_alive[0]), Z, dtype)
-    beta[:] = 1
+    beta[:] = 1  # and stays so for lanes that have not been met yet on the way back
     for i in range(len(chunks) - 1, -1, -1):
         if i < len(chunks) - 1:
             alpha, routes = fill_chunk(forward, chunks[i], checkpoints[i])
-        _back(forward, chunks[i], alpha, routes, beta, alive, counts, to, transition_stats)
+        _back(forward, chunks[i], alpha, routes, beta, counts, to, transition_stats)
     if initial is not None:
         first = np.zeros((1, Z))
         n = int(batch.n_alive[0])
         here = slice(0, n)
         smooth_rows(
-            *(alpha[here], beta[here], params.emission, batch.word[here], forward.normaliser[here], alive),
+            *(alpha[here], beta[here], params.emission, batch.word[here], forward.normaliser[here]),
             *(first, np.zeros(n, dtype=np.int64), beta[:0]),
         )
         initial += first[0]
@@ -295,7 +299,6 @@ def _back(
     alpha: Array,
     routes: Array,
     beta: Array,
-    alive: NDArray[np.bool_],
     counts: Array,
     to: Ints,
     transition_stats: Any | None,
@@ -324,13 +327,12 @@ def _back(
             before = int(at[t - 1]) - base if t else 0
             message = messages[before : before + n] if t else messages[:0]
             smooth_rows(
-                *(alpha[here], beta[:n], params.emission, batch.word[rows], forward.normaliser[rows], alive),
+                *(alpha[here], beta[:n], params.emission, batch.word[rows], forward.normaliser[rows]),
                 *(counts, to[rows], message),
             )
             if t:
                 route = pulled[before : before + n]
                 operator.pull(message, beta[:n], route if operator.width else None)
-                beta[n : int(n_alive[t - 1])] = 1
                 messages[before + n : before + int(n_alive[t - 1])] = 0
                 pulled[before + n : before + int(n_alive[t - 1])] = 0
         if transition_stats is not None and n_rows:

@@ -49,7 +49,7 @@ def smooth(
     """Filtered and smoothed steady-state means (T, h) of sentences ids[offsets[i]:offsets[i + 1]].
 
     The table has a row E[w] a word; ids at missing tokens are not looked at. More than one thread takes chunks side
-    by side and is meant for a single-threaded BLAS (OMP_NUM_THREADS=1); with one, BLAS' own threads work. Memory
+    by side and is meant for a single-threaded BLAS (engine.blas); with one, BLAS' own threads may work. Memory
     beyond the result is about 2·h floats for each token of a chunk, and a chunk holds at least one sentence.
     """
     steps = steady_steps(A, H, J, P)

@@ -22,6 +22,7 @@ from undertow.kernels.smoothing import check_rows, smoothed_rows
 
 Array = NDArray[Any]
 S = TypeVar("S", bound=tuple[Any, ...])
+COPY_STATES = 4096  # 64 MB
 ROW_BLOCK = 1024  # rows of expected counts that are made at a time, so that temporaries stay small
 
 
@@ -106,6 +107,12 @@ class Dense:
     """T itself, (Z, Z)."""
 
     T: Array
+    TT: Array = field(init=False, repr=False)  # T', a copy if that is cheap: BLAS reads it faster than a view
+
+    def __post_init__(self) -> None:
+        if self.T.ndim != 2 or self.T.shape[0] != self.T.shape[1]:
+            raise InputError(f"the transition has shape {self.T.shape}; give (states, states).")
+        object.__setattr__(self, "TT", np.ascontiguousarray(self.T.T) if len(self.T) <= COPY_STATES else self.T.T)
 
     @property
     def n_states(self) -> int:
@@ -119,7 +126,7 @@ class Dense:
         return np.matmul(alpha, self.T, out=out)
 
     def pull(self, message: Array, out: Array | None = None, route: Array | None = None) -> Array:
-        return np.matmul(message, self.T.T, out=out)
+        return np.matmul(message, self.TT, out=out)
 
     def empty_stats(self) -> DenseStats:
         return DenseStats(np.zeros(self.T.shape))

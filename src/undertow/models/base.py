@@ -72,6 +72,9 @@ class Estimator(abc.ABC):
     format_version: ClassVar[int] = 1
     """Raised when the tensors or scalars that are saved change their meaning."""
 
+    unsaved_params: ClassVar[frozenset[str]] = frozenset({"callbacks"})
+    """Parameters that belong to a program, or that `_restore` sets: they are not written to the configuration."""
+
     history_: list[float]
     """The objective after each iteration. A model is fitted if and only if it has this."""
 

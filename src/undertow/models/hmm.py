@@ -59,25 +59,25 @@ class HMM(Estimator):
     n_states: Z. n_blocks: words and states are cut into so many blocks and a state emits only words of its block; None:
     one for every 32 states, none (1) below 512 states. rank: None for a full transition (with blocks: a matrix for each
     pair of blocks seen), or F for one through F features. band: half-width of a band beside a low rank, without blocks
-    only. init: "clusters", "spectral" or "random". parameterization: "table" (EM) or "neural" (needs PyTorch). n_iter:
-    passes over the text; n_chunks: parts of it after each of which the parameters are renewed (1: plain EM). smoothing:
-    multiplies all pseudo-counts; 0 is maximum likelihood. carry: go on from sentence to sentence instead of beginning
-    each anew. validation: share of the text, its end, that is held out to stop early; None for none. warm_start: let
-    `fit` go on from the parameters at hand.
+    only. init: "random" (blocks are clusters all the same), "clusters" or "spectral". parameterization: "table" (EM) or
+    "neural" (needs PyTorch). n_iter: passes over the text; n_chunks: parts of it after each of which the parameters are
+    renewed (1: plain EM). smoothing: multiplies all pseudo-counts; 0 is maximum likelihood. carry: go on from sentence
+    to sentence instead of beginning each anew. validation: share of the text, its end, that is held out to stop early;
+    None for none. warm_start: let `fit` go on from the parameters at hand.
     """
 
     kind = "hmm"
 
     def __init__(
         self,
-        n_states: int = 4096,
+        n_states: int = 6144,
         *,
         n_blocks: int | None = None,
         rank: int | None = None,
         band: int = 0,
-        init: str = "clusters",
+        init: str = "random",
         parameterization: str = "table",
-        n_iter: int = 10,
+        n_iter: int = 12,
         n_chunks: int = 8,
         smoothing: float = 1.0,
         carry: bool = False,
@@ -123,14 +123,10 @@ class HMM(Estimator):
         for name, allowed in (("init", INITS), ("parameterization", ("table", "neural"))):
             if getattr(self, name) not in allowed:
                 raise InputError(f"HMM: {name}={getattr(self, name)!r} must be one of {', '.join(allowed)}.")
-        for name, value, good in (
-            ("smoothing", self.smoothing, lambda x: x >= 0),
-            ("validation", self.validation, lambda x: 0 < x < 1),
-        ):
-            number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-            if not (value is None and name == "validation") and not (number and good(value)):
-                wanted = "a number, at least 0" if name == "smoothing" else "a share between 0 and 1, or None"
-                raise InputError(f"HMM: {name}={value!r} must be {wanted}.")
+        if not (_is_number(self.smoothing) and self.smoothing >= 0):
+            raise InputError(f"HMM: smoothing={self.smoothing!r} must be a number, at least 0.")
+        if self.validation is not None and not (_is_number(self.validation) and 0 < self.validation < 1):
+            raise InputError(f"HMM: validation={self.validation!r} must be a share between 0 and 1, or None.")
         for name in ("carry", "warm_start", "verbose"):
             if not isinstance(getattr(self, name), bool | np.bool_):
                 raise InputError(f"HMM: {name}={getattr(self, name)!r} must be True or False.")
@@ -156,7 +152,8 @@ class HMM(Estimator):
             corpus = Corpus.from_sentences(corpus.token_lists(), vocabulary=self.vocabulary_)
         text, other = self._split(corpus, validation)
         if self.parameterization == "neural":
-            self._finish(*_neural_fit()(self, text, other), [], corpus)
+            params, history = _neural_fit()(self, text, other)
+            self._finish(params, history, [], corpus)
             return self
         chunks = hmm_em.cut(text, min(self.n_chunks, text.n_sentences), self.carry)
         held = [shard for chunk in hmm_em.cut(other, 1, self.carry) for shard in chunk] if other is not None else []
@@ -412,6 +409,10 @@ class HMM(Estimator):
         self.params_ = hmm_storage.restored(tensors, state.fitted["sizes"])
         self.tokenizer_ = state.fitted["tokenizer"]
         self.validation_history_ = [float(x) for x in state.fitted["validation_history"]]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
 def _neural_fit() -> Any:

@@ -78,7 +78,8 @@ class BlockParams(NamedTuple):
         word = np.repeat(np.arange(self.n_words), np.diff(starts))
         state = np.where(known, first[block], 0)[word] + np.arange(len(word)) - starts[word]
         weight = np.where(known[word], np.asarray(states, dtype=np.float64)[state], np.sum(states))
-        return np.bincount(word, weights=weight * self.emission, minlength=self.n_words)
+        found = np.bincount(word, weights=weight * self.emission, minlength=self.n_words)
+        return np.asarray(found, dtype=np.float64)
 
     def emission_of(self, state: int) -> tuple[Ints, Floats]:
         """Words that a state emits, and with which probability."""

@@ -21,7 +21,7 @@ STEPS = 60  # of the power method; text forgets within far fewer
 
 def state_shares(params: Params) -> Floats:
     """(Z,) how often each state comes in a long text: the stationary distribution of the transition."""
-    p = np.asarray(params.initial, dtype=np.float32)[None, :]
+    p: NDArray[Any] = np.asarray(params.initial, dtype=np.float32)[None, :]
     for _ in range(STEPS):
         p = (p + params.transition.push(p)) / 2  # halves: a chain may have a period
         p = np.ascontiguousarray(p / p.sum(), dtype=np.float32)
@@ -147,7 +147,7 @@ def posterior_states(params: Params, ids: NDArray[Any], bounds: Ints) -> NDArray
 
 def profile(params: Params) -> Floats:
     """(Z, d) what a state says of the next token, in few numbers: its features, or the blocks it leads to."""
-    T = params.transition
+    T: Any = params.transition
     if hasattr(T, "R"):
         return np.asarray(T.R)
     if not isinstance(params, BlockParams):

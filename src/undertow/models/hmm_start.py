@@ -20,6 +20,10 @@ from undertow.models.hmm_params import Params, PlainParams, PlainStats
 from undertow.text.lag_counts import LagCounts
 
 STATES_PER_BLOCK = 32
+# Share of a word's tokens that the start spreads over its block: on held-out text of WikiText-2 the perplexity after
+# nine passes is 325 from 0.5, 317 from 0.85 and 320 from 1, which is init="random"
+SOFTNESS = 0.85
+LOW_RANK_SOFTNESS = 0.5  # the factors carry less noise, and from none of what the parts say they start slowly
 LARGE = 512  # models of so many states have blocks unless told otherwise
 
 
@@ -36,7 +40,7 @@ def choose_blocks(n_blocks: int | None, n_states: int, n_words: int) -> int:
         if n_blocks > n_words:
             raise InputError(f"n_blocks={n_blocks} are more than the {n_words} words of the text: ask for fewer.")
         return n_blocks
-    return 1 if n_states < LARGE else max(1, min(n_states // STATES_PER_BLOCK, n_words // 4))
+    return 1 if n_states < LARGE else max(1, min(n_states // STATES_PER_BLOCK, n_words))
 
 
 def begin(
@@ -52,9 +56,17 @@ def begin(
     n_threads: int,
 ) -> Start:
     """Parameters from pair counts, by one M-step from the expected counts that `hmm_start` imagines."""
-    start = hmm_start(counts, n_states, n_blocks=n_blocks, rank=rank, init=init, rng=rng, n_threads=n_threads)
+    softness = SOFTNESS if rank is None else LOW_RANK_SOFTNESS
     words = counts.vocabulary.counts
-    if n_blocks == 1:
+    options: dict[str, Any] = {"rank": rank, "init": init, "rng": rng, "softness": softness, "n_threads": n_threads}
+    start = hmm_start(counts, n_states, n_blocks=n_blocks, **options)
+    if n_blocks > 1 and len(np.unique(start.word_block[words > 0])) < n_blocks:
+        # a block had only words that the text has not, and its states could emit nothing
+        used, seen = np.unique(start.word_block[words > 0], return_inverse=True)
+        block = np.zeros(len(words), dtype=np.int32)
+        block[words > 0] = seen
+        start = hmm_start(counts, n_states, n_blocks=len(used), word_block=block, **options)
+    if len(start.first) == 2:
         return _begin_plain(start, words, rank, band, smoothing, rng)
     blocks = Blocks.of(np.where(words > 0, start.word_block, -1), np.diff(start.first))
     m_step = BlockMStep.of(chunks, blocks, words, smoothing)
@@ -117,8 +129,8 @@ def _begin_plain(
 def resume(params: Params, chunks: list[list[Shard]], words: NDArray[Any], smoothing: float, spelling: Any) -> Start:
     """Parameters of an earlier fit, in the layout of the text at hand, whose words must all have been seen then."""
     if isinstance(params, PlainParams):
-        new = np.flatnonzero((words > 0) & (np.ptp(params.chain.emission, axis=1) == 0)) if params.n_states > 1 else []
-        _refuse(new, spelling)
+        alike = (np.ptp(params.chain.emission, axis=1) == 0) & (params.n_states > 1)
+        _refuse(np.flatnonzero((words > 0) & alike), spelling)
         m_step = PlainMStep(words.astype(np.float64), params.chain, smoothing, unseen_mass(words, smoothing))
         return Start(params, m_step)
     block = params.blocks.word_block

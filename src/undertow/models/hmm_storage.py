@@ -21,7 +21,7 @@ FORMS = ("dense", "low rank", "band", "pairs", "block low rank")
 
 def sizes(params: Params) -> dict[str, Any]:
     """All that the shapes of the tensors follow from."""
-    T = params.transition
+    T: Any = params.transition
     out: dict[str, Any] = {"n_states": params.n_states}
     if isinstance(params, PlainParams):
         if isinstance(T, Dense):

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from undertow.engine import Engine, count_workers
+from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError
 from undertow.kernels.gaussian_chain import (
     exact_gains,
@@ -71,6 +72,16 @@ class Transition(NamedTuple):
 class Neighbor(NamedTuple):
     word: str
     cosine: float
+
+
+class Recurrence(NamedTuple):
+    """m_t = transition·m_{t−1} + inputs[x_t]; to first order log p(x_{t+1} = i) ≈ log frequency_i + outputs_i·m_t."""
+
+    transition: npt.NDArray[np.float64]  # (h, h)
+    inputs: npt.NDArray[np.float64]  # (V, h)
+    outputs: npt.NDArray[np.float64]  # (V, h)
+    frequency: npt.NDArray[np.float64]  # (V,)
+    spread: npt.NDArray[np.float64]  # (h,) standard deviation of each coordinate of m_t under the model
 
 
 class LDS(Estimator):
@@ -145,13 +156,14 @@ class LDS(Estimator):
         self._check_params()
         counts = self._count(X, engine)
         rng = check_random_state(self.random_state)
-        moments = self._moments(counts)
-        params = (
-            identify(moments, self.n_components, rng, ssid_lags=self.ssid_lags)
-            if self.init == "ssid"
-            else (random_start(moments, self.n_components, rng))
-        )
-        self._finish(*self._em(moments, params), counts)
+        with one_blas_thread():
+            moments = self._moments(counts)
+            params = (
+                identify(moments, self.n_components, rng, ssid_lags=self.ssid_lags)
+                if self.init == "ssid"
+                else random_start(moments, self.n_components, rng)
+            )
+            self._finish(*self._em(moments, params), counts)
         self._counts = counts
         return self
 
@@ -169,12 +181,13 @@ class LDS(Estimator):
         if not isinstance(X, Corpus | LagCounts):
             X = Corpus.from_sentences(X, vocabulary=self.vocabulary_)
         counts = self._counts + self._count(X, engine)
-        moments = self._moments(counts)
-        old = self.params_
-        # C in words is √μ_i C_i, whatever the whitening; the old one is the start under the new frequencies
-        scale = np.sqrt(np.divide(old.mu, moments.mu, out=np.zeros_like(old.mu), where=moments.mu > 0))
-        start = old._replace(C=moments.project(scale[:, None] * old.C), mu=moments.mu)
-        self._finish(*self._em(moments, start), counts)
+        with one_blas_thread():
+            moments = self._moments(counts)
+            old = self.params_
+            # C in words is √μ_i C_i, whatever the whitening; the old one is the start under the new frequencies
+            scale = np.sqrt(np.divide(old.mu, moments.mu, out=np.zeros_like(old.mu), where=moments.mu > 0))
+            start = old._replace(C=moments.project(scale[:, None] * old.C), mu=moments.mu)
+            self._finish(*self._em(moments, start), counts)
         self._counts = counts
         return self
 
@@ -311,13 +324,15 @@ class LDS(Estimator):
     def _states(self, ids: Any, offsets: Any, filtered: bool, exact: bool) -> Vectors:
         A, s = self.params_.A, self._steady
         missing = ids == self.vocabulary_.unknown_id
-        if exact:
-            gains = exact_gains(A, self.params_.Q, s.N, self.params_.M, self._stationary)
-            both = smooth_exact(ids, offsets, missing, self._rows, gains)
-            return both[0] if filtered else both[1]
-        if filtered:
-            return filter_only(ids, offsets, missing, self._table, A, s.H)
-        return smooth(ids, offsets, missing, self._table, A, s.H, s.J, s.P)[1]
+        n_threads = count_workers(self.n_jobs)
+        with one_blas_thread():
+            if exact:
+                gains = exact_gains(A, self.params_.Q, s.N, self.params_.M, self._stationary)
+                both = smooth_exact(ids, offsets, missing, self._rows, gains, n_threads=n_threads)
+                return both[0] if filtered else both[1]
+            if filtered:
+                return filter_only(ids, offsets, missing, self._table, A, s.H, n_threads=n_threads)
+            return smooth(ids, offsets, missing, self._table, A, s.H, s.J, s.P, n_threads=n_threads)[1]
 
     def posterior_covariance(self, sentence: Sequence[str]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Filtered and smoothed covariances (n_tokens, h, h) of the state; only which words are unknown matters."""
@@ -334,14 +349,20 @@ class LDS(Estimator):
         chain = ChainStream(self.params_.A, s.H, s.J, s.P, self._table, delay=delay)
         return TokenStream(chain, self.vocabulary_, self._coordinates)
 
+    def recurrence(self) -> Recurrence:
+        """The filter as a recurrent network without squashing would have it; see `Recurrence`."""
+        self._check_fitted()
+        counts = self.vocabulary_.counts + 1.0  # a word without counts gets a finite logarithm
+        A, spread = self.params_.A, np.sqrt(np.diag(self._stationary - self._steady.Sigma0))
+        return Recurrence(self._steady.H, self._table.astype(np.float64), self._rows @ A, counts / counts.sum(), spread)
+
     # --- as a language model ----------------------------------------------------------------------------
 
     def log_probabilities(self, X: Corpus | Iterable[Sequence[str]]) -> list[npt.NDArray[np.float64]]:
         """log p(token | tokens before it in its sentence), one array a sentence; unknown words are all one word."""
         self._check_fitted()
         ids, offsets = self._flat(X)
-        missing = ids == self.vocabulary_.unknown_id
-        filtered = filter_only(ids, offsets, missing, self._table, self.params_.A, self._steady.H)
+        filtered = self._states(ids, offsets, filtered=True, exact=False)
         lm = self._language_model()
         out = lds_queries.log_probabilities(lm, lds_queries.predicted_states(filtered, offsets, self.params_.A), ids)
         return [out[a:b] for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
@@ -446,4 +467,4 @@ class LDS(Estimator):
         self._prepare()
 
 
-__all__ = ["LDS", "LikelihoodWarning", "Neighbor", "TokenStream", "Transition"]
+__all__ = ["LDS", "LikelihoodWarning", "Neighbor", "Recurrence", "TokenStream", "Transition"]

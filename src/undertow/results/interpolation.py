@@ -21,7 +21,7 @@ TOLERANCE = 1e-7  # nats a token
 
 
 class Interpolation:
-    """p(token | before) = Σ weight · p_model(token | before), over models with one vocabulary and `log_probabilities`."""
+    """p(token | before) = Σ weight · p_model(token | before), over language models of one vocabulary."""
 
     def __init__(self, models: Sequence[Any], weights: Sequence[float] | None = None) -> None:
         self.models = list(models)

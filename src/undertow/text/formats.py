@@ -161,6 +161,7 @@ class _Table(NamedTuple):
     style: str  # "tab", "conllu" (tabs as well), or "white": separated by runs of white space
     column: int
     n_columns: int
+    tag_column: int | None = None
 
     def refuse(self, number: int, why: str) -> NoReturn:
         raise InputError(f"{shown(self.name)}, row {number}: {why}.")
@@ -181,6 +182,23 @@ class _Table(NamedTuple):
     def ends_sentence(self, row: bytes) -> bool:
         return not row.strip() or (self.style != "conllu" and row.startswith(_DOCSTART))
 
+    def with_tags(self, column: int | None, number: int) -> _Table:
+        """The same table with tags in `column`, which counts from 1 or, negative, from the end."""
+        if column is None:
+            return self
+        found = column if column > 0 else self.n_columns + 1 + column
+        if not 1 <= found <= self.n_columns or found == self.column:
+            why = "holds the words" if found == self.column else f"is not among the {self.n_columns} of this row"
+            self.refuse(number, f"column {column} for the tags {why}; choose with --tags")
+        return self._replace(tag_column=found)
+
+    def tag(self, number: int, cell: bytes) -> bytes:
+        tag = cell.strip(b" ")
+        if not tag or _SPACE.search(tag):
+            what = "has white space in it" if tag else "is empty"
+            self.refuse(number, f"the tag in column {self.tag_column} {what}; choose the column with --tags")
+        return tag
+
     def check_size(self, words: list[bytes], start: int, max_bytes: int) -> None:
         if sum(map(len, words)) + len(words) - 1 > max_bytes:
             why = f"the sentence that begins here is above {max_bytes:,} bytes; a blank line ends a sentence"
@@ -198,28 +216,40 @@ def column_sentences(
     segments: Iterable[Segment], name: str, style: str, column: int, max_bytes: int
 ) -> Iterator[Record]:
     """The sentences of a file with one word a row: the words joined by single spaces."""
+    return (record for record, _ in tagged_column_sentences(segments, name, style, column, None, max_bytes))
+
+
+def tagged_column_sentences(
+    segments: Iterable[Segment], name: str, style: str, column: int, tag_column: int | None, max_bytes: int
+) -> Iterator[tuple[Record, list[bytes]]]:
+    """The sentences as `column_sentences` gives them, each with the cells of the column of the tags.
+
+    `tag_column` counts from 1, or from the end as -1, -2, ...; None reads no tags.
+    """
     table: _Table | None = None
     held: list[bytes] = []
     words: list[bytes] = []
+    tags: list[bytes] = []
     start = 1  # the row after the last sentence: where the open one begins, with its comments
     for segment, line in segments:
         rows, first = segment[:-1].split(b"\n"), line
         if table is None:
             # Whether a first "# NN O" is a comment or a word is known once a row has shown the columns.
             rows, first = held + rows, line - len(held)
-            table = _layout(rows, first, name, style, column)
+            table = _layout(rows, first, name, style, column, tag_column)
             if table is None:
                 held = rows[-_MOST_HELD:]
                 continue
         n_columns, index = table.n_columns, table.column - 1
+        tag_index = None if table.tag_column is None else table.tag_column - 1
         is_conllu = table.style == "conllu"
         separator = None if table.style == "white" else b"\t"
         for number, row in enumerate(rows, first):
             if row[:1] in _SPECIAL:
                 if table.ends_sentence(row):
                     if words:
-                        yield table.sentence(words, start, max_bytes)
-                        words = []
+                        yield table.sentence(words, start, max_bytes), tags
+                        words, tags = [], []
                     start = number + 1
                     continue
                 if table.is_comment(row):
@@ -236,15 +266,17 @@ def column_sentences(
             if not word:
                 table.refuse(number, f"the word in column {table.column} is empty")
             words.append(word)
+            if tag_index is not None:
+                tags.append(table.tag(number, cells[tag_index]))
         table.check_size(words, start, max_bytes)  # or a file without blank lines would be held whole
     if words and table is not None:
-        yield table.sentence(words, start, max_bytes)
+        yield table.sentence(words, start, max_bytes), tags
 
 
-def _layout(rows: list[bytes], line: int, name: str, style: str, column: int) -> _Table | None:
+def _layout(rows: list[bytes], line: int, name: str, style: str, column: int, tag_column: int | None) -> _Table | None:
     """The layout that the first row with words in it shows, or None when there is no such row yet."""
     if style == "conllu":
-        return _Table(name, style, 2, 10)
+        return _Table(name, style, 2, 10).with_tags(tag_column, line)
     for number, row in enumerate(rows, line):
         n_tabs = row.count(b"\t")
         maybe_comment = not n_tabs and row.startswith(b"# " if style == "tsv" else b"#")
@@ -256,5 +288,5 @@ def _layout(rows: list[bytes], line: int, name: str, style: str, column: int) ->
         if column > n_columns:
             why = f"there is no column {column} for the words, the row has {n_columns}; choose with --column"
             table.refuse(number, why)
-        return table
+        return table.with_tags(tag_column, number)
     return None

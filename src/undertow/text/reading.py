@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from undertow.errors import InputError
-from undertow.text.decompress import open_source, packing_suffix, shown, uncompressed_blocks, why_unopened
+from undertow.text.decompress import Source, open_source, packing_suffix, shown, uncompressed_blocks, why_unopened
 from undertow.text.formats import Record, Segment, column_sentences, encode_text, json_strings, unwrap
 
 FORMATS = ("auto", "text", "jsonl", "conll", "conllu", "tsv")
@@ -128,13 +128,20 @@ def read_chunks(
     return _read_all(names, options, report if report is not None else ReadingReport())
 
 
+def line_segments(source: Source, options: ReadingOptions, report: ReadingReport, may_cut: bool) -> Iterator[Segment]:
+    """The whole lines of an open source, uncompressed, valid UTF-8 with line feeds only, in runs with their numbers."""
+    blocks = _line_feeds(_valid_utf8(uncompressed_blocks(source), source.name, options.on_bad_utf8, report))
+    # Cuts within wrapped text are undone when its lines are joined: only those of the paragraphs count.
+    lines = _Lines(source.name, options.max_line_bytes, report, may_cut=may_cut, count_cuts=not options.wrapped)
+    return lines.whole(blocks)
+
+
 def _read_all(names: list[str], options: ReadingOptions, report: ReadingReport) -> Iterator[Chunk]:
     for name in names:
         format_ = format_of(name) if options.format == "auto" else options.format
         is_tokenised = format_ in ("conll", "conllu", "tsv")
         with open_source(name) as source:
-            blocks = _line_feeds(_valid_utf8(uncompressed_blocks(source), name, options.on_bad_utf8, report))
-            for data, line in _pack(_records(blocks, name, format_, options, report), options.chunk_bytes):
+            for data, line in _pack(_records(source, format_, options, report), options.chunk_bytes):
                 yield Chunk(data, is_tokenised, name, line, source.bytes_read)
         report.files += 1
 
@@ -145,17 +152,13 @@ def format_of(name: str) -> str:
     return _BY_SUFFIX.get(os.path.splitext(name[: len(name) - len(suffix)])[1].lower(), "text")
 
 
-def _records(
-    blocks: Iterator[bytes], name: str, format_: str, options: ReadingOptions, report: ReadingReport
-) -> Iterator[Record]:
+def _records(source: Source, format_: str, options: ReadingOptions, report: ReadingReport) -> Iterator[Record]:
     limit = options.max_line_bytes
-    # Cuts within wrapped text are undone when its lines are joined: only those of the paragraphs count.
-    lines = _Lines(name, limit, report, may_cut=format_ == "text", count_cuts=not options.wrapped)
-    segments = lines.whole(blocks)
+    segments = line_segments(source, options, report, may_cut=format_ == "text")
     if format_ == "jsonl":
-        return _json_records(segments, name, options, report)
+        return _json_records(segments, source.name, options, report)
     if format_ != "text":
-        return column_sentences(segments, name, format_, options.column, limit)
+        return column_sentences(segments, source.name, format_, options.column, limit)
     if options.wrapped:
         return _paragraphs(segments, limit, report)
     return (Record(data, line, stepping=True) for data, line in segments)

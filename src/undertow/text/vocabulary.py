@@ -200,20 +200,30 @@ class Vocabulary:
         return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
     def write(self, path: Path) -> None:
+        write_bytes(path, self.to_bytes())
+
+    def to_bytes(self) -> bytes:
         """One line a word, in the order of the ids: word, tab, count; the special words say what they are."""
         roles = ["\tunknown"] + (["\tboundary"] if self._boundary else []) + ["\tclass"] * self._n_classes
         roles += [""] * (len(self) - len(roles))
         lines = (f"{w}\t{c}{r}\n" for w, c, r in zip(self._words, self._counts.tolist(), roles, strict=True))
-        write_bytes(path, "".join(lines).encode("utf-8"))
+        return "".join(lines).encode("utf-8")
 
     @classmethod
     def read(cls, path: Path) -> Vocabulary:
         """Read what `write` wrote; anything else is refused with its line."""
         try:
-            # only "\n" ends a line: a word may hold U+2028 or U+0085, which str.splitlines would cut at
-            lines = path.read_bytes().decode("utf-8").split("\n")
+            data = path.read_bytes()
         except OSError as e:
             raise FormatError(f"{path} cannot be read ({e.strerror}): write the directory again.") from None
+        return cls.from_bytes(data, path)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, path: Path) -> Vocabulary:
+        """What `to_bytes` gave; `path` is the place that errors name."""
+        try:
+            # only "\n" ends a line: a word may hold U+2028 or U+0085, which str.splitlines would cut at
+            lines = data.decode("utf-8").split("\n")
         except UnicodeDecodeError as e:
             raise FormatError(f"{path} is not UTF-8 at byte {e.start}: write the directory again.") from None
         if lines.pop() != "":

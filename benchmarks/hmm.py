@@ -1,0 +1,211 @@
+"""The E-step of hidden Markov models without blocks: against hmmlearn, against plain matrix products, against states.
+
+    .venv/bin/pip install -c constraints.txt '.[rivals]'
+    OMP_NUM_THREADS=1 .venv/bin/python benchmarks/hmm.py [dense] [low-rank] [against-dense] [linear]
+
+Two threads work side by side, each with a single-threaded BLAS, except where a line says one. The text is the beginning
+of WikiText-2 (UNDERTOW_DATA, default ../shared/data), its lines as sentences; words beyond the most frequent ones are
+unknown. Parameters are drawn at random: their values do not matter to the speed.
+
+Counted are the multiply-adds of the least algorithm with that operator, two operations each: a token of a dense chain
+costs 3 Z² of them (push, pull, expected counts), one of a low-rank chain 6 Z F (two products each for the same three);
+nothing for emissions, scaling, or what is computed twice. The GEMM rate is that of (2048, 2048)·(2048, 2048) in float32
+in as many threads, measured for two seconds before and after each run; the run with the median ratio is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import lzma
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from undertow import Corpus
+from undertow.kernels.discrete_chain import ChainParams, e_step
+from undertow.kernels.transitions import Dense, LowRank
+
+THREADS = 2
+
+
+def excerpt(n_tokens: int, vocab_size: int, longest: int | None = None) -> tuple[Any, Any, int]:
+    """ids, offsets and vocabulary size of the first lines; `longest` cuts lines into equal short sentences."""
+    data = Path(os.environ.get("UNDERTOW_DATA", Path(__file__).parents[2] / "shared" / "data"))
+    lines: list[list[str]] = []
+    with lzma.open(data / "text" / "wikitext2.train.txt.xz", "rt", encoding="utf-8") as f:
+        while sum(map(len, lines)) < n_tokens:
+            lines.append(f.readline().split())
+    corpus = Corpus.from_sentences([line for line in lines if line], vocab_size=vocab_size)
+    ids = np.concatenate(list(corpus.sentences())).astype(np.int64)
+    offsets = np.concatenate(([0], np.cumsum([len(s) for s in corpus.sentences()])))
+    if longest is not None:
+        ids = ids[: n_tokens // longest * longest]
+        offsets = np.arange(0, len(ids) + 1, longest)
+    return ids, offsets, len(corpus.vocabulary)
+
+
+def random_rows(rng: np.random.Generator, n: int, m: int) -> Any:
+    table = rng.random((n, m), dtype=np.float32)
+    for start in range(0, n, 1024):
+        table[start : start + 1024] /= table[start : start + 1024].sum(axis=1, keepdims=True)
+    return table
+
+
+def random_params(n_states: int, rank: int | None, n_words: int) -> ChainParams:
+    rng = np.random.default_rng(0)
+    operator: Any
+    if rank is None:
+        operator = Dense(random_rows(rng, n_states, n_states))
+    else:
+        operator = LowRank(random_rows(rng, n_states, rank), random_rows(rng, rank, n_states))
+    emission = np.ascontiguousarray(random_rows(rng, n_states, n_words).T)
+    return ChainParams(np.full(n_states, 1 / n_states, dtype=np.float32), operator, emission)
+
+
+def seconds(work: Callable[[], Any], repeats: int) -> float:
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def gemm_rate(n_threads: int) -> float:
+    """GF/s of large products in n_threads Python threads, together, over about two seconds."""
+    size = 2048
+    work = [np.ones((2, size, size), dtype=np.float32) for _ in range(n_threads)]
+
+    def products(pair: Any) -> int:
+        start, n = time.perf_counter(), 0
+        while time.perf_counter() - start < 2:
+            np.matmul(pair[0], pair[0], out=pair[1])
+            n += 1
+        return n
+
+    start = time.perf_counter()
+    with ThreadPoolExecutor(n_threads) as pool:
+        n = sum(pool.map(products, work))
+    return 2 * n * size**3 / (time.perf_counter() - start) / 1e9
+
+
+def share_of_gemm(work: Callable[[], Any], operations: float, repeats: int) -> tuple[float, float, float]:
+    """(GF/s of work, of GEMM, ratio) of the run with the median ratio; GEMM is measured before and after each run.
+
+    On a machine that others use both rates swing together, so runs are compared with their neighbours alone.
+    """
+    results, before = [], gemm_rate(THREADS)
+    for _ in range(repeats):
+        rate = operations / seconds(work, 1) / 1e9
+        after = gemm_rate(THREADS)
+        gemm = (before + after) / 2
+        results.append((rate, gemm, rate / gemm))
+        before = after
+    return sorted(results, key=lambda r: r[2])[repeats // 2]
+
+
+def warm_up() -> None:
+    """Compile and load everything before anything is timed."""
+    for rank in (None, 2):
+        e_step(np.array([0, 1, 2, -1]), np.array([0, 3, 4]), random_params(4, rank, 5))
+
+
+def dense() -> None:
+    """512 states against hmmlearn (one iteration; its M-step is a small part of it), on the same tokens."""
+    import logging
+
+    from hmmlearn.hmm import CategoricalHMM
+
+    logging.getLogger("hmmlearn").setLevel(logging.ERROR)  # it warns that there is little text
+    n_states = 512
+    ids, offsets, n_words = excerpt(8_000, 10_000)
+    params = random_params(n_states, None, n_words)
+    print(f"dense, {n_states} states, {len(ids):,} tokens of {n_words:,} types")
+    lengths = np.diff(offsets)
+    rows, columns = params.transition.dense().astype(np.float64), params.emission.T.astype(np.float64)
+    rate, theirs = 0.0, {}
+    for implementation, n in (("scaling", len(lengths)), ("log", len(lengths) // 8)):  # log is slower still
+        rate = max(rate, len(ids) / seconds(lambda: e_step(ids, offsets, params, n_threads=THREADS), 5))
+        rival = CategoricalHMM(n_states, n_iter=1, init_params="", n_features=n_words, implementation=implementation)
+        rival.startprob_ = np.full(n_states, 1 / n_states)
+        rival.transmat_ = rows / rows.sum(axis=1, keepdims=True)
+        rival.emissionprob_ = columns / columns.sum(axis=1, keepdims=True)
+        start = time.perf_counter()
+        rival.fit(ids[: offsets[n], None], lengths[:n])
+        theirs[implementation] = int(offsets[n]) / (time.perf_counter() - start)
+    rate = max(rate, len(ids) / seconds(lambda: e_step(ids, offsets, params, n_threads=THREADS), 5))
+    print(f"| undertow, 2 threads | {rate:,.0f} tokens/s | {6 * n_states**2 * rate / 1e9:.0f} GF/s |")
+    for implementation, their_rate in theirs.items():
+        print(
+            f"| hmmlearn, {implementation} | {their_rate:,.0f} tokens/s | undertow is {rate / their_rate:.0f}× |",
+            flush=True,
+        )
+    ids, offsets, n_words = excerpt(200_000, 10_000)
+    params = random_params(n_states, None, n_words)
+    work = len(ids) * 6.0 * n_states**2
+    flops, gemm, share = share_of_gemm(lambda: e_step(ids, offsets, params, n_threads=THREADS), work, 3)
+    rate = len(ids) * flops * 1e9 / work
+    print(
+        f"| undertow, {len(ids):,} tokens | {rate:,.0f} tokens/s | {flops:.0f} GF/s | {share:.0%} of GEMM {gemm:.0f} |"
+    )
+
+
+def low_rank() -> None:
+    """Z = 16,384, F = 256 against large matrix products in the same run."""
+    Z, F = 16_384, 256
+    ids, offsets, n_words = excerpt(16_384, 2_000)
+    params = random_params(Z, F, n_words)
+    work = len(ids) * 12.0 * Z * F
+    flops, gemm, share = share_of_gemm(
+        lambda: e_step(ids, offsets, params, carry=True, lanes=512, n_threads=THREADS), work, 3
+    )
+    rate = len(ids) * flops * 1e9 / work
+    print(f"low rank, {Z:,} states, rank {F}, {len(ids):,} tokens of {n_words:,} types as a stream of 512 lanes")
+    print(f"| {rate:,.0f} tokens/s | {flops:.0f} GF/s | GEMM {gemm:.0f} GF/s | {share:.0%} |", flush=True)
+
+
+def against_dense() -> None:
+    """The same Z with a dense operator: 512 tokens in 64 lanes, one thread, both on the same tokens."""
+    Z, F = 16_384, 256
+    ids, offsets, n_words = excerpt(512, 500, longest=8)
+    narrow, wide = random_params(Z, F, n_words), random_params(Z, None, n_words)
+    low = len(ids) / seconds(lambda: e_step(ids, offsets, narrow), 3)
+    full = len(ids) / seconds(lambda: e_step(ids, offsets, wide), 1)
+    print(f"{Z:,} states, {len(ids)} tokens, 1 thread: rank {F} {low:,.0f} tokens/s, dense {full:,.0f} tokens/s")
+    print(f"| rank {F} against dense | {low / full:.0f}× |", flush=True)
+
+
+def linear() -> None:
+    """Rank 256, from 2^11 to 2^15 states: time a token and state should not change, above all the processors'."""
+    ids, offsets, n_words = excerpt(8_192, 1_000)
+    print(f"rank 256, {len(ids):,} tokens of {n_words:,} types as a stream of 512 lanes, 2 threads")
+    print("| states | tokens/s | ns of the clock a token and state | ns of the processors |\n|---|---|---|---|")
+    for power in range(11, 16):
+        params = random_params(1 << power, 256, n_words)
+        cpu, clock = time.process_time(), time.perf_counter()
+        e_step(ids, offsets, params, carry=True, lanes=512, n_threads=THREADS)
+        cpu, clock = time.process_time() - cpu, time.perf_counter() - clock
+        cells = len(ids) * (1 << power) / 1e9
+        print(f"| 2^{power} | {len(ids) / clock:,.0f} | {clock / cells:.1f} | {cpu / cells:.1f} |", flush=True)
+
+
+PARTS = {"dense": dense, "low-rank": low_rank, "against-dense": against_dense, "linear": linear}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="all of them if none is named")
+    options = parser.parse_args()
+    warm_up()
+    for name in options.parts or PARTS:
+        print(f"\n{name} (load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores)")
+        PARTS[name]()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""undertow tag train: from labelled text, and perhaps models, to a tagger."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from undertow.cli.common import json_option, overwrite_option, progress_bar, show
+from undertow.cli.tag_options import labelled_options, read_labelled
+from undertow.progress import Progress
+
+# parameter -> the option that sets it, by kind: an option of the other kind is refused, not ignored
+OPTIONS = {
+    "crf": {"window": "--window", "l1": "--l1", "l2": "--l2", "n_iter": "--iterations"},
+    "local": {"n_hidden": "--hidden", "n_iter": "--iterations", "random_state": "--seed"},
+}
+
+
+@click.command()
+@click.argument("inputs", nargs=-1, required=True)
+@click.option("-o", "--out", required=True, type=click.Path(), help="Tagger directory to write.")
+@click.option(
+    "--kind",
+    type=click.Choice(["crf", "local"]),
+    default="crf",
+    show_default=True,
+    help="A CRF over spelling and models, or a small network on the vectors of models.",
+)
+@click.option(
+    "--model", "models", multiple=True, type=click.Path(), help="Model whose features to read; may be repeated."
+)
+@click.option("--view", "views", multiple=True, help="View of each --model, in their order.  [default: the usual one]")
+@click.option("--window", type=click.IntRange(0, 10), help="Words to each side a CRF looks at.  [default: 2]")
+@click.option("--l1", type=click.FloatRange(0), help="Penalty on absolute weights of a CRF.  [default: 0]")
+@click.option("--l2", type=click.FloatRange(0), help="Penalty on squared weights of a CRF.  [default: 1]")
+@click.option("--hidden", "n_hidden", type=click.IntRange(1), help="Hidden units of a local tagger.  [default: 25]")
+@click.option("--iterations", "n_iter", type=click.IntRange(1), help="Most iterations.  [default: crf 100, local 30]")
+@click.option("--seed", "random_state", type=click.IntRange(0), help="Makes a local tagger repeatable.")
+@labelled_options
+@overwrite_option
+@json_option
+def command(
+    inputs: tuple[str, ...],
+    out: str,
+    kind: str,
+    models: tuple[str, ...],
+    views: tuple[str, ...],
+    overwrite: bool,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Learn a tagger from INPUTS: CoNLL, CoNLL-U or TSV files with a word and its tag in every row.
+
+    With --model the tagger also reads what this model knows of each token, and keeps a copy of it.
+    """
+    from undertow.results.tagging import CRFTagger, LocalTagger
+    from undertow.storage import check_target
+
+    began = time.perf_counter()
+    params = chosen(kind, given)
+    check_target(out, overwrite)
+    features = [representation(m, views[i] if i < len(views) else None) for i, m in enumerate(models)]
+    if len(views) > len(models):
+        raise click.UsageError("There are more --view than --model: each view belongs to a model.")
+    if kind == "local" and not features:
+        raise click.UsageError("A local tagger reads the vectors of a model: give one with --model.")
+    tagger: Any = (CRFTagger if kind == "crf" else LocalTagger)(features or None, **params)
+    words, tags = read_labelled(inputs, given)
+    with progress_bar() as progress:
+        progress(Progress("features", 0, None, "token"))
+        tagger.set_params(callbacks=[lambda e: progress(_progress(e))]).fit(words, tags)
+    tagger.save(out, overwrite=overwrite)
+    facts = {
+        "tagger": out,
+        "sentences": len(words),
+        "tokens": sum(map(len, words)),
+        "tags": len(tagger.labels_),
+        "spans": None if tagger.scheme_ is None else tagger.scheme_.upper(),
+        "features": [f.name for f in tagger.features_],
+        "iterations": len(tagger.history_),
+        "seconds": round(time.perf_counter() - began, 1),
+    }
+    show(facts, as_json)
+
+
+def chosen(kind: str, given: dict[str, Any]) -> dict[str, Any]:
+    """The options of this kind that were given, by parameter."""
+    for other, options in OPTIONS.items():
+        for parameter, option in options.items():
+            if other != kind and parameter not in OPTIONS[kind] and given[parameter] is not None:
+                raise click.UsageError(f"{option} goes with --kind {other}.")
+    return {parameter: given[parameter] for parameter in OPTIONS[kind] if given[parameter] is not None}
+
+
+def representation(path: str, view: str | None) -> Any:
+    from undertow.results.tagging.representation import as_representation
+    from undertow.storage import load_model
+
+    return as_representation(load_model(path), view)
+
+
+def _progress(event: Any) -> Progress:
+    return Progress("fit", event.iteration, event.n_iter, "iteration", f"objective {event.objective:.4f}")

@@ -1,0 +1,312 @@
+"""Fitting a neural HMM: gradients without a gradient through the recursion.
+
+Fisher's identity: the gradient of the evidence log p(x) is that of the expected complete log-likelihood with the
+posterior held fixed, Σ n · log(probability) over starts, steps and emissions, n being expected counts. These come from
+the forward–backward that EM uses (`hmm_params`), on a batch of text; PyTorch sees only the tables. So a step costs an
+E-step of the batch and one pass through the network, and no memory for the length of the text.
+
+The result is the ordinary tables: a neural model is asked, saved and loaded as any other.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertow.engine import count_workers
+from undertow.errors import InputError
+from undertow.kernels.block_chain import BlockLowRank, Blocks, PairSparse
+from undertow.kernels.discrete_chain import ChainParams
+from undertow.kernels.transitions import Dense, LowRank
+from undertow.models.base import InterruptedFitWarning, TrainingEvent, check_callbacks, check_random_state
+from undertow.models.hmm_em import unseen_mass
+from undertow.models.hmm_init import HMMStart, hmm_start
+from undertow.models.hmm_params import BlockParams, Params, PlainParams
+from undertow.models.hmm_start import choose_blocks
+from undertow.neural.hmm_network import LogTables, Network, Shape, Tensor, torch
+from undertow.text.corpus import Corpus
+from undertow.text.lag_counts import LagCounts
+
+SEGMENT = 256  # with `carry`, text is read in sequences of so many tokens, each with a start of its own
+
+
+class Options(NamedTuple):
+    """What of the training is no parameter of the model; measured in docs/hmm.md."""
+
+    width: int = 128  # of the embeddings
+    features: str = "learned"  # or "orthogonal", "fourier": frozen at random
+    dropout: float = 0.5  # share of the states of each block that a batch does without
+    batch_tokens: int = 1 << 14
+    learning_rate: float = 5e-3
+    weight_decay: float = 1e-4
+    clip: float = 5.0
+    cut: float = 0.25  # the rate is multiplied by this when the held-out text (or else the text) stops improving
+    n_warm: int = 60  # steps towards the start's expected counts, before any text is read
+
+
+# --- tables and counts ----------------------------------------------------------------------------------
+
+
+def as_params(tables: LogTables, shape: Shape, unseen: float = 0.0, dtype: Any = np.float32) -> Params:
+    """The tables as probabilities, in the form that the forward–backward takes.
+
+    Words that the text does not have are emitted by every state alike, with probability `unseen` together.
+    """
+    known = shape.word_block >= 0
+    each = unseen / max(int((~known).sum()), 1)
+
+    def array(x: Any) -> NDArray[Any]:
+        return np.ascontiguousarray(torch.exp(x.detach()).numpy(), dtype=dtype)
+
+    emission = [(1 - unseen) * array(e) for e in tables.emission]
+    if shape.n_blocks == 1:
+        operator: Any = LowRank(array(tables.R), array(tables.E)) if tables.T is None else Dense(array(tables.T))
+        table = np.full((len(known), len(tables.kept)), each, dtype=dtype)
+        table[known] = emission[0].T
+        return PlainParams(ChainParams(array(tables.initial), operator, table))
+    blocks = Blocks.of(shape.word_block, np.diff(tables.first))
+    flat = np.full(blocks.starts[-1], each, dtype=np.float32)
+    for b, table in enumerate(emission):
+        words = np.flatnonzero(shape.word_block == b)
+        flat[blocks.starts[words][:, None] + np.arange(len(table))] = table.T
+    transition: Any
+    if tables.T is None:
+        transition = BlockLowRank(tables.first, array(tables.R), np.ascontiguousarray(array(tables.E).T))
+    else:
+        transition = _pair_sparse(array(tables.T), tables.first)
+    return BlockParams(blocks, array(tables.initial), transition, flat)
+
+
+def _pair_order(first: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where the entries of a row-major (Z, Z) matrix are found when it is laid out pair of blocks by pair of blocks."""
+    Z, sizes = int(first[-1]), np.diff(first)
+    square = np.arange(Z * Z).reshape(Z, Z)
+    G = len(sizes)
+    parts = [square[first[i] : first[i + 1], first[j] : first[j + 1]].ravel() for i in range(G) for j in range(G)]
+    return np.concatenate(parts)
+
+
+def _pair_sparse(T: NDArray[Any], first: NDArray[np.int64]) -> PairSparse:
+    """A full matrix as pairs of blocks, all of which are there."""
+    G, sizes = len(first) - 1, np.diff(first)
+    starts = np.concatenate(([0], np.cumsum(np.outer(sizes, sizes).ravel()))).astype(np.int64)
+    pair = np.arange(G * G, dtype=np.int32).reshape(G, G)
+    zero = np.zeros(len(T), dtype=np.float32)
+    return PairSparse(first, pair, starts, T.ravel()[_pair_order(first)], zero, zero)
+
+
+class Counts(NamedTuple):
+    """Expected counts in the layout of `LogTables`."""
+
+    initial: NDArray[Any]
+    T: NDArray[Any] | None
+    R: NDArray[Any] | None
+    E: NDArray[Any] | None
+    emission: list[NDArray[Any]]
+
+
+def as_counts(stats: Any, params: Params, shape: Shape) -> Counts:
+    """The statistics of an E-step, whichever kernel made them."""
+    T = R = E = None
+    if isinstance(params, PlainParams):
+        if isinstance(params.chain.transition, Dense):
+            T = stats.transition.pairs
+        else:
+            R, E = stats.transition
+        return Counts(stats.initial, T, R, E, [stats.emission[shape.word_block >= 0].T])
+    blocks = params.blocks
+    if isinstance(params.transition, PairSparse):
+        T = np.empty(blocks.n_states**2)
+        T[_pair_order(blocks.first)] = stats.pairs
+        T = T.reshape(blocks.n_states, -1)
+    else:
+        R, E = stats.out, stats.into.T
+    return Counts(stats.initial, T, R, E, _by_block(stats.emission, blocks.starts, blocks.first, shape.word_block))
+
+
+def _by_block(flat: NDArray[Any], starts: Any, first: Any, word_block: NDArray[Any]) -> list[NDArray[Any]]:
+    out = []
+    for b in range(len(first) - 1):
+        words = np.flatnonzero(word_block == b)
+        out.append(flat[starts[words][:, None] + np.arange(first[b + 1] - first[b])].T)
+    return out
+
+
+def expected_loss(tables: LogTables, counts: Counts, n_tokens: float) -> Tensor:
+    """−Σ n log(probability) a token; its gradient is that of −log p(text) a token."""
+    pairs = [(tables.initial, counts.initial), (tables.T, counts.T), (tables.R, counts.R), (tables.E, counts.E)]
+    total: Any = 0.0
+    for logs, n in [*pairs, *zip(tables.emission, counts.emission, strict=True)]:
+        if logs is not None and n is not None:
+            total = total - (logs * torch.from_numpy(np.ascontiguousarray(n)).to(logs.dtype)).sum()
+    return total / n_tokens  # type: ignore[no-any-return,unused-ignore]
+
+
+# --- training -------------------------------------------------------------------------------------------
+
+
+class Batch(NamedTuple):
+    ids: NDArray[np.int64]
+    bounds: NDArray[np.int64]
+
+
+def batches(corpus: Corpus, batch_tokens: int, carry: bool) -> list[Batch]:
+    """The text in runs of about so many tokens: whole sentences, or segments of the stream with `carry`."""
+    out = []
+    if carry:
+        ids = np.asarray(corpus.ids, dtype=np.int64)
+        for start in range(0, len(ids), batch_tokens):
+            some = ids[start : start + batch_tokens]
+            out.append(Batch(some, np.append(np.arange(0, len(some), SEGMENT), len(some))))
+        return out
+    for low, high in corpus.shards(batch_tokens):
+        edges = np.asarray(corpus.offsets[low : high + 1], dtype=np.int64)
+        out.append(Batch(np.asarray(corpus.ids[edges[0] : edges[-1]], dtype=np.int64), edges - edges[0]))
+    return out
+
+
+def drop_states(first: NDArray[np.int64], share: float, rng: np.random.Generator) -> NDArray[np.int64] | None:
+    """The states that stay when `share` of each block is dropped, at least one a block; None if all stay."""
+    if share <= 0:
+        return None
+    kept = []
+    for low, high in zip(first[:-1].tolist(), first[1:].tolist(), strict=True):
+        n = max(1, round((high - low) * (1 - share)))
+        kept.append(low + np.sort(rng.permutation(high - low)[:n]))
+    return np.concatenate(kept)
+
+
+def gradient_step(network: Network, batch: Batch, kept: NDArray[np.int64] | None, dtype: Any = np.float32) -> float:
+    """Leave the gradient of −log p(batch) a token in the weights; returns log p(batch)."""
+    tables = network.log_tables(kept)
+    params = as_params(tables, network.shape, dtype=dtype)
+    stats = params.statistics(batch.ids, batch.bounds)
+    if not np.isfinite(stats.log_likelihood):
+        raise InputError("The network gives the text probability zero: use a lower learning rate.")
+    loss = expected_loss(tables, as_counts(stats, params, network.shape), len(batch.ids))
+    loss.backward()  # type: ignore[no-untyped-call,unused-ignore]
+    return float(stats.log_likelihood)
+
+
+def warm_up(network: Network, start: HMMStart, options: Options, optimizer: Any, rng: np.random.Generator) -> None:
+    """Gradient steps towards the counts that the start imagines, so that training begins where EM would."""
+    tokens = start.state_tokens()
+    T = R = E = None
+    if network.shape.rank is None:
+        T = start.dense_pairs(rng)
+    else:
+        R, E = start.factor_counts()
+    emission = _by_block(start.emission, start.starts, start.first, network.shape.word_block)
+    counts = Counts(tokens / tokens.sum(), T, R, E, emission)
+    for _ in range(options.n_warm):
+        optimizer.zero_grad()
+        loss = expected_loss(network.log_tables(), counts, float(tokens.sum()))
+        loss.backward()  # type: ignore[no-untyped-call,unused-ignore]
+        torch.nn.utils.clip_grad_norm_(network.parameters(), options.clip)
+        optimizer.step()
+
+
+def mean_log_probability(params: Params, text: list[Batch]) -> float:
+    total = sum(float(params.filtered(b.ids, b.bounds).log_probabilities.sum()) for b in text)
+    return total / max(sum(len(b.ids) for b in text), 1)
+
+
+class Epoch(NamedTuple):
+    log_likelihood: float  # of a token of the text, as it was read, with states dropped
+    held_out: float | None  # of a token of the other text, with all states
+    params: Params
+
+
+def epochs(
+    network: Network, text: list[Batch], other: list[Batch], options: Options, n_iter: int, unseen: float,
+    optimizer: Any, rng: np.random.Generator,
+) -> Iterator[Epoch]:  # fmt: skip
+    """Passes over the text in random order; the rate is cut when one brings nothing."""
+    best = -np.inf
+    for _ in range(n_iter):
+        total, n_tokens = 0.0, 0
+        for i in rng.permutation(len(text)).tolist():
+            optimizer.zero_grad()
+            total += gradient_step(network, text[i], drop_states(network.shape.first, options.dropout, rng))
+            torch.nn.utils.clip_grad_norm_(network.parameters(), options.clip)
+            optimizer.step()
+            n_tokens += len(text[i].ids)
+        with torch.no_grad():
+            params = as_params(network.log_tables(), network.shape, unseen)
+        held_out = mean_log_probability(params, other) if other else None
+        score = total / n_tokens if held_out is None else held_out
+        if score <= best:
+            for group in optimizer.param_groups:
+                group["lr"] *= options.cut
+        best = max(best, score)
+        yield Epoch(total / n_tokens, held_out, params)
+
+
+def fit_neural(
+    hmm: Any, corpus: Corpus, validation: Corpus | None = None, *, options: Options | None = None
+) -> tuple[Params, list[float]]:
+    """Tables of a neural HMM with the parameters of `hmm` (states, blocks, rank, init, n_iter, seed), and its history.
+
+    With `validation` the tables are those of the epoch that served it best. Ctrl-C keeps the last finished epoch.
+    """
+    if getattr(hmm, "band", 0):
+        raise InputError("A neural HMM has no band: leave out band, or use parameterization='table'.")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(count_workers(hmm.n_jobs))
+    try:
+        return _fit(hmm, corpus, validation, Options() if options is None else options)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _fit(hmm: Any, corpus: Corpus, validation: Corpus | None, options: Options) -> tuple[Params, list[float]]:
+    rng, callbacks = check_random_state(hmm.random_state), check_callbacks(hmm.callbacks)
+    began = time.perf_counter()
+    words = corpus.vocabulary.counts
+    network, start = _begin(hmm, corpus, options, rng)
+    optimizer = torch.optim.AdamW(
+        network.parameters(), lr=options.learning_rate, weight_decay=options.weight_decay, foreach=False
+    )
+    warm_up(network, start, options, optimizer, rng)
+    text = batches(corpus, options.batch_tokens, hmm.carry)
+    other = [] if validation is None else batches(validation, options.batch_tokens, hmm.carry)
+    unseen = unseen_mass(words, hmm.smoothing)
+    history: list[float] = []
+    kept, best = None, -np.inf
+    try:
+        for epoch in epochs(network, text, other, options, hmm.n_iter, unseen, optimizer, rng):
+            if epoch.held_out is None or epoch.held_out > best:
+                kept, best = epoch.params, -np.inf if epoch.held_out is None else epoch.held_out
+            history.append(epoch.log_likelihood)
+            event = TrainingEvent(len(history), hmm.n_iter, history[-1], time.perf_counter() - began)
+            if hmm.verbose:
+                told = "" if epoch.held_out is None else f", held out {np.exp(-epoch.held_out):.2f}"
+                print(f"epoch {event.iteration}: perplexity {np.exp(-history[-1]):.2f}{told}, {event.seconds:.0f} s")
+            for callback in callbacks:
+                callback(event)
+    except KeyboardInterrupt:
+        if not history:
+            raise
+        warnings.warn(
+            f"Interrupted after {len(history)} epochs; the last finished one is kept.",
+            InterruptedFitWarning,
+            stacklevel=4,
+        )
+    assert kept is not None
+    return kept, history
+
+
+def _begin(hmm: Any, corpus: Corpus, options: Options, rng: np.random.Generator) -> tuple[Network, HMMStart]:
+    words = corpus.vocabulary.counts
+    n_blocks = choose_blocks(hmm.n_blocks, hmm.n_states, int((words > 0).sum()))
+    counts = LagCounts.from_corpus(corpus, lags=1, n_jobs=hmm.n_jobs)
+    start = hmm_start(counts, hmm.n_states, n_blocks=n_blocks, rank=hmm.rank, init=hmm.init, rng=rng)
+    block = np.where(words > 0, start.word_block, -1).astype(np.int64)
+    shape = Shape(start.first, block, hmm.rank, options.width, options.features)
+    generator = torch.Generator().manual_seed(int(rng.integers(2**31)))
+    return Network(shape, words, generator), start

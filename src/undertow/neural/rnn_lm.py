@@ -1,0 +1,121 @@
+"""A recurrent language model that can start from a linear dynamical system (lds.md §8, the paper's §6 and 7.4).
+
+    h_t = σ(W h_{t−1} + E[x_t] + b)        p(x_{t+1} | x_≤t) = softmax(U h_t + c)
+
+The Kalman filter is this network without the squashing. σ is close to linear near its middle, so the filter's states,
+scaled to a small deviation, run through it almost unchanged: from that start, training only has to improve.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from undertow.errors import InputError
+from undertow.models.base import encode_sentences
+from undertow.models.lds import LDS
+
+NONLINEARITIES = ("sigmoid", "tanh")
+TEMPERATURES = np.geomspace(0.02, 1.0, 12)  # tried for the output layer; at 1 the perplexity of real text is absurd
+
+
+class RNNLM(nn.Module):
+    """An ordinary module: `state_dict`, `to`, optimisers and `torch.save` work as always.
+
+    `words` says which word each row is of (None: rows are numbers only); it is not part of the state_dict.
+    """
+
+    def __init__(self, n_words: int, n_hidden: int, nonlinearity: str = "sigmoid", words: list[str] | None = None):
+        super().__init__()
+        if nonlinearity not in NONLINEARITIES:
+            raise InputError(f"nonlinearity={nonlinearity!r} must be one of {', '.join(NONLINEARITIES)}.")
+        if min(n_words, n_hidden) < 1:
+            raise InputError(f"RNNLM: {n_words} words and {n_hidden} hidden units must both be at least 1.")
+        self.nonlinearity = nonlinearity
+        self.words = words
+        self.inputs = nn.Embedding(n_words, n_hidden)
+        self.recurrence = nn.Linear(n_hidden, n_hidden)
+        self.output = nn.Linear(n_hidden, n_words)
+        nn.init.normal_(self.inputs.weight, std=0.1)
+        nn.init.normal_(self.recurrence.weight, std=1 / math.sqrt(n_hidden))
+        nn.init.zeros_(self.recurrence.bias)
+        nn.init.normal_(self.output.weight, std=0.1)
+        nn.init.zeros_(self.output.bias)
+
+    def start(self, n_sequences: int) -> Tensor:
+        """The state before the first word: the middle of the squashing function, which is the filter's mean."""
+        middle = 0.5 if self.nonlinearity == "sigmoid" else 0.0
+        return self.recurrence.weight.new_full((n_sequences, self.recurrence.in_features), middle)
+
+    def states(self, ids: Tensor, state: Tensor | None = None) -> Tensor:
+        """(B, T, h) states after each word of (B, T) ids."""
+        state = self.start(len(ids)) if state is None else state
+        squash = torch.sigmoid if self.nonlinearity == "sigmoid" else torch.tanh
+        out = []
+        for x in self.inputs(ids).unbind(dim=1):
+            state = squash(self.recurrence(state) + x)
+            out.append(state)
+        return torch.stack(out, dim=1)
+
+    def forward(self, ids: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """(B, T, V) scores of the word after each word of (B, T) ids, and the last state (B, h) to go on from."""
+        states = self.states(ids, state)
+        return self.output(states), states[:, -1]
+
+    @classmethod
+    def from_lds(
+        cls,
+        lds: LDS,
+        nonlinearity: str = "sigmoid",
+        *,
+        text: Any = None,
+        deviation: float = 0.2,
+        temperature: float = 0.1,
+    ) -> Self:
+        """The network that does what the filter of `lds` does, as nearly as its squashing allows.
+
+        deviation: the states' standard deviation inside the network. The output layer is the linear model's log
+        probability to first order, times a temperature: of those tried the best on `text` (a Corpus or token lists; a
+        part of the training text is right), or the one given where there is no text.
+        """
+        if not 0 < deviation < 1:
+            raise InputError(f"deviation={deviation} must lie between 0 and 1, small enough for the linear range.")
+        r = lds.recurrence()
+        model = cls(len(r.inputs), len(r.transition), nonlinearity, list(lds.vocabulary_.words))
+        gain = 4.0 if nonlinearity == "sigmoid" else 1.0  # σ(z) ≈ ½ + z/4, tanh z ≈ z
+        to = deviation / r.spread  # each coordinate of the filter's state → its unit
+        W = r.transition * to[:, None] / to
+        middle = 0.5 if nonlinearity == "sigmoid" else 0.0
+        with torch.no_grad():
+            model.recurrence.weight.copy_(torch.as_tensor(gain * W))
+            model.recurrence.bias.copy_(torch.as_tensor(-gain * middle * W.sum(axis=1)))
+            model.inputs.weight.copy_(torch.as_tensor(gain * to * r.inputs))
+            outputs, bias = torch.as_tensor(r.outputs / to).float(), torch.as_tensor(np.log(r.frequency)).float()
+            if text is not None:
+                temperature = _best_temperature(model, lds, outputs, bias, text, middle)
+            model.output.weight.copy_(temperature * outputs)
+            model.output.bias.copy_(bias - middle * temperature * outputs.sum(dim=1))
+        return model
+
+
+def _best_temperature(model: RNNLM, lds: LDS, outputs: Tensor, bias: Tensor, text: Any, middle: float) -> float:
+    """The temperature under which the first words of the text (20,000 or all) are most probable."""
+    ids = np.concatenate([*encode_sentences(lds.vocabulary_, text), np.empty(0, dtype=np.uint32)])[:20_000].astype(
+        np.int64
+    )
+    if len(ids) < 2:
+        raise InputError("The text for the temperature has fewer than two words: give more, or leave text out.")
+    states = model.states(torch.from_numpy(ids[None, :-1]))[0] - middle
+    target = torch.from_numpy(ids[1:])
+    losses = np.zeros(len(TEMPERATURES))
+    for part in range(0, len(target), 1024):
+        scores = states[part : part + 1024] @ outputs.T
+        for k, t in enumerate(TEMPERATURES):
+            losses[k] += float(
+                nn.functional.cross_entropy(bias + float(t) * scores, target[part : part + 1024], reduction="sum")
+            )
+    return float(TEMPERATURES[losses.argmin()])

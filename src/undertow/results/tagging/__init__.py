@@ -1,0 +1,26 @@
+"""Taggers on top of the models: what the features are worth on labelled text."""
+
+from undertow.results.tagging.crf import CRFTagger
+from undertow.results.tagging.local import LocalTagger
+from undertow.results.tagging.representation import Paths, Posteriors, Representation, States, Vectors
+from undertow.results.tagging.scores import Accuracy, Report, SpanScore, span_scores
+from undertow.results.tagging.spans import Span, convert, scheme_of, spans_of, tags_of
+
+__all__ = [
+    "Accuracy",
+    "CRFTagger",
+    "LocalTagger",
+    "Paths",
+    "Posteriors",
+    "Report",
+    "Representation",
+    "Span",
+    "SpanScore",
+    "States",
+    "Vectors",
+    "convert",
+    "scheme_of",
+    "span_scores",
+    "spans_of",
+    "tags_of",
+]

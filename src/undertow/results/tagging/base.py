@@ -1,0 +1,229 @@
+"""What both taggers share: the door for sentences and tags, scores, and the models they keep."""
+
+from __future__ import annotations
+
+import abc
+import copy
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from undertow.errors import InputError
+from undertow.models.base import Estimator, SavedState, TensorSpec
+from undertow.results.tagging import kept
+from undertow.results.tagging.representation import ADAPTERS, ModelFeatures, Representation, as_representations
+from undertow.results.tagging.scores import Report, accuracy_by_group, span_scores, token_accuracy
+from undertow.results.tagging.spans import scheme_of
+from undertow.text.corpus import Corpus
+from undertow.text.tokenizer import checked_sentences
+from undertow.text.vocabulary import Vocabulary, check_word
+
+BATCH_TOKENS = 1 << 13  # features of so many tokens are held as Python objects at a time
+
+
+class Tagger(Estimator):
+    """A tagger of sentences. `fit(X, y)` takes token lists and tag lists, `predict(X)` gives tag lists.
+
+    features: None, or a fitted model, a representation, or a list of them (see `representation`). They are kept with
+    the tagger: what `save` writes is all that `predict` needs. Cloning a tagger shares them, as nothing changes them.
+
+    labels_: the tags, sorted. scheme_: how they mark spans, None if they do not. vocabulary_: the words of the labelled
+    text with their counts. tokenizer_: the rule by which running text is cut for this tagger.
+    """
+
+    unsaved_params: ClassVar[frozenset[str]] = frozenset({"callbacks", "features"})
+
+    features: Any
+    labels_: list[str]
+    scheme_: str | None
+    features_: list[Representation]
+    tokenizer_: dict[str, Any] | None
+
+    @abc.abstractmethod
+    def fit(self, X: Any, y: Any) -> Self: ...
+
+    @abc.abstractmethod
+    def predict(self, X: Any) -> list[list[str]]: ...
+
+    def score(self, X: Any, y: Any) -> float:
+        """Share of the tokens with the right tag."""
+        return self._scored(X, y)[0].tokens["all"].accuracy or 0.0
+
+    def evaluate(self, X: Any, y: Any) -> Report:
+        """Accuracy on all, unseen and rare words; precision, recall and F1 of spans if the tags mark spans."""
+        return self._scored(X, y)[0]
+
+    def _scored(self, X: Any, y: Any) -> tuple[Report, list[list[str]]]:
+        self._check_fitted()
+        X = list(X)
+        gold = checked_tags(y, [len(x) for x in X])
+        if not any(gold):
+            raise InputError("There is no token to score: give at least one.")
+        predicted = self.predict(X)
+        words = vars(self).get("vocabulary_")
+        if words is None:
+            tokens = {"all": token_accuracy(gold, predicted)}
+        else:
+            tokens = accuracy_by_group(X, gold, predicted, words)
+        spans = None
+        if self.scheme_ is not None:
+            if not all(t == "O" for s in gold for t in s) and scheme_of(gold) is None:
+                raise InputError(f"This tagger knows spans in {self.scheme_.upper()}, and these tags mark none.")
+            spans = span_scores(gold, predicted)
+        return Report(tokens, spans), predicted
+
+    def _set_common(
+        self, X: Sequence[Sequence[str]] | None, y: list[list[str]], features: list[Representation]
+    ) -> None:
+        self.labels_ = sorted({tag for tags in y for tag in tags})
+        self.scheme_ = scheme_of(y)
+        self.features_ = features
+        self.tokenizer_ = next((_rule(f) for f in features if _rule(f)), None)
+        if X is not None:
+            counts = Counter(word for words in X for word in words)
+            self.vocabulary_ = Vocabulary.from_counts(counts)
+
+    # --- scikit-learn -----------------------------------------------------------------------------------
+
+    def __sklearn_clone__(self) -> Self:
+        shared = ("callbacks", "features")
+        return type(self)(**{k: v if k in shared else copy.deepcopy(v) for k, v in self.get_params().items()})
+
+    # --- saving -----------------------------------------------------------------------------------------
+
+    def _kept_models(self) -> list[Estimator]:
+        """The models behind the features, each once."""
+        models: list[Estimator] = []
+        for f in self.features_:
+            if not isinstance(f, ModelFeatures) or type(f) is not ADAPTERS.get(f.adapter) or not _is_ours(f.model):
+                raise InputError(
+                    f"A tagger with the features {f.name!r} cannot be saved: undertow can write those that Vectors, "
+                    "States, Posteriors and Paths make of its own models."
+                )
+            if not any(f.model is m for m in models):
+                models.append(f.model)
+        return models
+
+    def _fitted_scalars(self) -> dict[str, Any]:
+        models = self._kept_models()
+        features = []
+        for f in self.features_:
+            assert isinstance(f, ModelFeatures)
+            number = next(i for i, m in enumerate(models) if m is f.model)
+            features.append({"adapter": f.adapter, "model": number, "options": f.options()})
+        return {
+            "labels": self.labels_,
+            "scheme": self.scheme_,
+            "tokenizer": self.tokenizer_,
+            "features": features,
+            "models": [kept.pack(m, "")[0] for m in models],
+        }
+
+    def _kept_tensors(self) -> dict[str, npt.NDArray[Any]]:
+        return {k: t for i, m in enumerate(self._kept_models()) for k, t in kept.pack(m, _prefix(i))[1].items()}
+
+    @classmethod
+    def _kept_spec(cls, state: SavedState) -> dict[str, TensorSpec]:
+        records = state.fitted["models"]
+        return {k: t for i, r in enumerate(records) for k, t in kept.packed_spec(r, _prefix(i)).items()}
+
+    def _restore_common(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
+        fitted = state.fitted
+        models = [kept.unpack(r, tensors, _prefix(i)) for i, r in enumerate(fitted["models"])]
+        restored: list[Representation] = [
+            ADAPTERS[f["adapter"]](models[f["model"]], **f["options"]) for f in fitted["features"]
+        ]
+        if not all(isinstance(x, str) for x in fitted["labels"]) or fitted["labels"] != sorted(set(fitted["labels"])):
+            raise InputError("The labels are not a sorted list of strings.")
+        self.labels_ = fitted["labels"]
+        self.scheme_ = fitted["scheme"]
+        self.tokenizer_ = fitted["tokenizer"]
+        self.features_ = restored
+        self.features = restored or None
+
+
+def _prefix(number: int) -> str:
+    return f"features.{number}."
+
+
+def _is_ours(model: object) -> bool:
+    return isinstance(model, Estimator) and not isinstance(model, Tagger)
+
+
+def _rule(representation: Representation) -> dict[str, Any] | None:
+    own = getattr(getattr(representation, "model", None), "tokenizer_", None)
+    if not own or own.get("rule") == "callable":
+        return None
+    # a tagger reads words as they are written; the model's spelling of them is the representation's affair
+    return {**own, "numbers": "keep", "lower": False}
+
+
+# --- the door -------------------------------------------------------------------------------------------
+
+
+def checked_words(X: Any) -> list[list[str]]:
+    """Token lists (or a Corpus) with every word checked."""
+    sentences = list(X.token_lists()) if isinstance(X, Corpus) else list(checked_sentences(X))
+    known: set[str] = set()
+    for i, tokens in enumerate(sentences):
+        for j, token in enumerate(tokens):
+            if token not in known:
+                check_word(token, f"token {j} of sentence {i}")
+                known.add(token)
+    return sentences
+
+
+def checked_tags(y: Any, lengths: Sequence[int]) -> list[list[str]]:
+    """Tag lists that fit sentences of these lengths."""
+    if y is None:
+        raise InputError("A tagger needs tags: give y, a list of tags for every sentence.")
+    tags = list(checked_sentences(y))
+    if len(tags) != len(lengths):
+        raise InputError(f"There are {len(lengths)} sentences and {len(tags)} lists of tags: give one list a sentence.")
+    known: set[str] = set()
+    for i, (sentence, n) in enumerate(zip(tags, lengths, strict=True)):
+        if len(sentence) != n:
+            raise InputError(f"Sentence {i} has {n} tokens and {len(sentence)} tags: give one tag a token.")
+        for j, tag in enumerate(sentence):
+            if tag not in known:
+                check_word(tag, f"tag {j} of sentence {i}")
+                known.add(tag)
+    return tags
+
+
+def check_trainable(y: list[list[str]]) -> None:
+    if not any(y):
+        raise InputError("There is no token to learn from: give at least one sentence with tags.")
+
+
+def check_features(features: Any, *, vectors: bool = False) -> list[Representation]:
+    """The representations of the parameter `features`; their models must be fitted."""
+    out = as_representations(features, vectors=vectors)
+    for f in out:
+        if isinstance(f, ModelFeatures) and isinstance(f.model, Estimator):
+            f.model._check_fitted()
+    return out
+
+
+def token_batches(sentences: list[list[str]], n_tokens: int = BATCH_TOKENS) -> list[list[list[str]]]:
+    """Sentences in lists of about `n_tokens` tokens."""
+    out: list[list[list[str]]] = []
+    n_held = n_tokens
+    for tokens in sentences:
+        if n_held >= n_tokens:
+            out.append([])
+            n_held = 0
+        out[-1].append(tokens)
+        n_held += len(tokens)
+    return out
+
+
+def as_matrix(a: Any, i: int) -> npt.NDArray[np.float32]:
+    """The vectors of sentence i: two axes, finite."""
+    array = np.asarray(a, dtype=np.float32)
+    if array.ndim != 2 or not np.isfinite(array).all():
+        raise InputError(f"Sentence {i} is no table of finite numbers, a row a token: give the output of transform.")
+    return array

@@ -1,0 +1,228 @@
+"""A linear-chain CRF over the spelling of words and, if asked, what models know of them; CRFsuite fits it."""
+
+from __future__ import annotations
+
+import struct
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from undertow.errors import FormatError, InputError, MissingExtraError
+from undertow.models.base import SavedState, TensorSpec, TrainingEvent, check_callbacks
+from undertow.results.tagging.base import (
+    Tagger,
+    check_features,
+    check_trainable,
+    checked_tags,
+    checked_words,
+    token_batches,
+)
+from undertow.results.tagging.representation import Features, Representation
+from undertow.results.tagging.word_features import WordFeatures
+
+
+class CRFTagger(Tagger):
+    """A lexicalised linear-chain CRF, trained by L-BFGS.
+
+    features: None for spelling alone, or fitted models or representations to read beside it. window: how many words to
+    each side count, also for the features of models unless a representation has a window of its own. l1, l2: weights
+    of the penalties on absolute and squared weights. n_iter: most iterations. lexical=False leaves the spelling out.
+    history_: minus CRFsuite's objective after each iteration (the penalised log-likelihood). Ctrl-C ends the fit
+    and leaves the tagger as it was.
+
+    Needs python-crfsuite (the extra `crf`). Training holds every feature of every token in memory, 16 bytes each:
+    vectors of 400 numbers make that 6 kB a token.
+    """
+
+    kind = "crf-tagger"
+
+    def __init__(
+        self,
+        features: Any = None,
+        *,
+        window: int = 2,
+        l1: float = 0.0,
+        l2: float = 1.0,
+        n_iter: int = 100,
+        lexical: bool = True,
+        callbacks: Any = None,
+    ) -> None:
+        self.features = features
+        self.window = window
+        self.l1 = l1
+        self.l2 = l2
+        self.n_iter = n_iter
+        self.lexical = lexical
+        self.callbacks = callbacks
+
+    def _check_params(self) -> None:
+        super()._check_params()
+        for name, low, high in (("window", 0, 10), ("n_iter", 1, 100_000)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
+                raise InputError(f"CRFTagger: {name}={value!r} must be a whole number from {low} to {high}.")
+        for name in ("l1", "l2"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+                raise InputError(f"CRFTagger: {name}={value!r} must be a number, at least 0.")
+        if not isinstance(self.lexical, bool):
+            raise InputError(f"CRFTagger: lexical={self.lexical!r} must be True or False.")
+
+    def fit(self, X: Any, y: Any) -> Self:
+        self._check_params()
+        callbacks = check_callbacks(self.callbacks)
+        features = check_features(self.features)
+        if not (self.lexical or features):
+            raise InputError("CRFTagger: lexical=False leaves nothing to read: give features.")
+        crfsuite = _crfsuite()
+        words = checked_words(X)
+        tags = checked_tags(y, [len(s) for s in words])
+        check_trainable(tags)
+        trainer = _trainer(crfsuite, self.n_iter, callbacks)
+        trainer.set_params(
+            {"c1": self.l1, "c2": self.l2, "max_iterations": self.n_iter, "feature.possible_transitions": True}
+        )
+        for items, sentence_tags in zip(self._items(words, features), tags, strict=True):
+            if sentence_tags:
+                trainer.append(crfsuite.ItemSequence(items), sentence_tags)
+        with tempfile.TemporaryDirectory() as place:
+            path = Path(place) / "model"
+            trainer.train(str(path))
+            blob = path.read_bytes()
+        self._open_blob(blob)
+        self._set_common(words, tags, features)
+        # where zero weights are the best already, no iteration is reported: these are their likelihood
+        at_zero = -float(np.log(len(self.labels_)) * sum(map(len, tags)))
+        self.history_ = trainer.objectives or [at_zero]
+        return self
+
+    def predict(self, X: Any) -> list[list[str]]:
+        """A list of tags for every sentence: the most likely one as a whole."""
+        return [tags for tags, _ in self._tagged(X, marginals=False)]
+
+    def predict_proba(self, X: Any) -> list[npt.NDArray[np.float32]]:
+        """An array (n_tokens, n_labels) a sentence: the marginal probability of each of labels_."""
+        return [p for _, p in self._tagged(X, marginals=True)]
+
+    def _tagged(self, X: Any, marginals: bool) -> Iterator[tuple[list[str], npt.NDArray[np.float32]]]:
+        self._check_fitted()
+        words = checked_words(X)
+        nothing = np.zeros((0, len(self.labels_)), dtype=np.float32)
+        for tokens, items in zip(words, self._items(words, self.features_), strict=True):
+            tags = self._tagger.tag(items) if tokens else []
+            p = nothing
+            if marginals and tokens:
+                rows = [[self._tagger.marginal(label, i) for label in self.labels_] for i in range(len(tokens))]
+                p = np.array(rows, dtype=np.float32)
+            yield tags, p
+
+    # --- features ---------------------------------------------------------------------------------------
+
+    def _items(self, sentences: list[list[str]], features: list[Representation]) -> Iterator[list[Any]]:
+        """CRFsuite's items of every sentence: per token a list of names, or a dict of name → value."""
+        spell = WordFeatures(self.window)
+        for batch in token_batches(sentences):
+            more = [(f.name, _window_of(f, self.window), checked_features(f, batch)) for f in features]
+            for i, tokens in enumerate(batch):
+                names = spell(tokens) if self.lexical else [["bias"] for _ in tokens]
+                if not features:
+                    yield names
+                    continue
+                items = [dict.fromkeys(row, 1.0) for row in names]
+                for name, window, values in more:
+                    add_window(items, name, window, values[i])
+                yield items
+
+    # --- saving -----------------------------------------------------------------------------------------
+
+    def _open_blob(self, blob: bytes) -> None:
+        check_model_bytes(blob)
+        tagger = _crfsuite().Tagger()
+        tagger.open_inmemory(blob)
+        self._tagger = tagger
+        self._blob = blob  # CRFsuite reads from these bytes as long as the tagger lives
+
+    def _fitted_scalars(self) -> dict[str, Any]:
+        return {**super()._fitted_scalars(), "model_bytes": len(self._blob)}
+
+    @classmethod
+    def _tensor_spec(cls, state: SavedState) -> dict[str, TensorSpec]:
+        return {"crfsuite": TensorSpec("uint8", (state.fitted["model_bytes"],))} | cls._kept_spec(state)
+
+    def _tensors(self) -> dict[str, npt.NDArray[Any]]:
+        return {"crfsuite": np.frombuffer(self._blob, dtype=np.uint8), **self._kept_tensors()}
+
+    def _restore(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
+        self._restore_common(tensors, state)
+        self._open_blob(tensors["crfsuite"].tobytes())
+        if sorted(self._tagger.labels()) != self.labels_:
+            raise FormatError("CRFsuite's model has other labels than the tagger.")
+
+
+def _crfsuite() -> Any:
+    try:
+        import pycrfsuite
+    except ImportError:
+        raise MissingExtraError("A CRFTagger needs python-crfsuite: pip install 'undertow[crf]'.") from None
+    return pycrfsuite
+
+
+def _trainer(crfsuite: Any, n_iter: int, callbacks: Any) -> Any:
+    """A trainer that keeps the objective of every iteration and tells callbacks."""
+    began = time.perf_counter()
+
+    class Trainer(crfsuite.BaseTrainer):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__(algorithm="lbfgs", verbose=False)
+            self.objectives: list[float] = []
+
+        def message(self, message: str) -> None:
+            # its own parser of these lines knows no negative loss
+            if message.startswith("Loss:"):
+                self.objectives.append(-float(message.removeprefix("Loss:")))
+                event = TrainingEvent(len(self.objectives), n_iter, self.objectives[-1], time.perf_counter() - began)
+                for callback in callbacks:
+                    callback(event)
+
+    return Trainer()
+
+
+def _window_of(f: Representation, default: int) -> int:
+    own: int | None = getattr(f, "window", None)
+    return default if own is None else own
+
+
+def checked_features(f: Representation, sentences: list[list[str]]) -> Features:
+    """A representation's features, refused if there is not one dict for every token."""
+    out = f.features(sentences)
+    if [len(rows) for rows in out] != [len(tokens) for tokens in sentences]:
+        raise InputError(f"The features {f.name!r} do not come one for every token: mend their features method.")
+    return out
+
+
+def add_window(items: list[dict[str, float]], name: str, window: int, values: list[dict[str, float]]) -> None:
+    """Give each token the values of its neighbours, under names that say whose and how far away."""
+    for offset in range(-window, window + 1):
+        prefix = f"{name}[{offset}]:"
+        for i, item in enumerate(items):
+            if 0 <= i + offset < len(items):
+                for key, value in values[i + offset].items():
+                    item[prefix + key] = value
+
+
+_HEADER = struct.Struct("<4sI4sI3I5I")  # magic, size, type, version, three counts, five offsets
+
+
+def check_model_bytes(blob: bytes) -> None:
+    """Refuse what is no whole model of CRFsuite, which itself would read on beyond the end."""
+    if len(blob) >= _HEADER.size:
+        magic, size, kind, _, *rest = _HEADER.unpack_from(blob)
+        offsets = rest[3:]
+        if magic == b"lCRF" and kind == b"FOMC" and size == len(blob) and all(48 <= at < size for at in offsets):
+            return
+    raise FormatError("The CRFsuite model inside is not whole.")

@@ -1,0 +1,245 @@
+"""A tagger that looks at one token's vector at a time: it shows what the vectors themselves know."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from undertow.engine.blas import one_blas_thread
+from undertow.errors import InputError
+from undertow.models.base import (
+    InterruptedFitWarning,
+    SavedState,
+    TensorSpec,
+    TrainingEvent,
+    check_callbacks,
+    check_random_state,
+)
+from undertow.results.tagging import network
+from undertow.results.tagging.base import (
+    Tagger,
+    as_matrix,
+    check_features,
+    check_trainable,
+    checked_tags,
+    checked_words,
+    token_batches,
+)
+from undertow.results.tagging.network import Network
+from undertow.results.tagging.representation import Representation
+
+Matrix = npt.NDArray[np.float32]
+
+
+class LocalTagger(Tagger):
+    """One hidden layer of `n_hidden` rectified units on each token's vector, trained by Adam.
+
+    features: a fitted model or representation that gives vectors, or a list whose vectors are put side by side; X then
+    holds token lists. None: X holds the vectors themselves, an array (n_tokens, d) a sentence, as `transform` gives
+    them, so that the tagger can be the last step of a Pipeline.
+
+    n_iter: most passes over the text. A share `held_out` of the sentences is kept aside; training stops when their
+    likelihood has not risen for `patience` passes, and the best pass is kept. alpha: weight of the penalty on squared
+    weights. history_: mean log-likelihood of a held-out token after each pass. Ctrl-C keeps the best finished pass.
+    """
+
+    kind = "local-tagger"
+
+    def __init__(
+        self,
+        features: Any = None,
+        *,
+        n_hidden: int = 25,
+        n_iter: int = 30,
+        patience: int = 3,
+        held_out: float = 0.1,
+        batch_size: int = 128,
+        learning_rate: float = 2e-3,
+        alpha: float = 1e-6,
+        random_state: Any = None,
+        callbacks: Any = None,
+    ) -> None:
+        self.features = features
+        self.n_hidden = n_hidden
+        self.n_iter = n_iter
+        self.patience = patience
+        self.held_out = held_out
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.alpha = alpha
+        self.random_state = random_state
+        self.callbacks = callbacks
+
+    def _check_params(self) -> None:
+        super()._check_params()
+        for name in ("n_hidden", "n_iter", "patience", "batch_size"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+                raise InputError(f"LocalTagger: {name}={value!r} must be a whole number, at least 1.")
+        for name, (example, highest) in {
+            "held_out": (0.1, 0.9),
+            "learning_rate": (2e-3, 1.0),
+            "alpha": (1e-6, 1.0),
+        }.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= highest:
+                raise InputError(f"LocalTagger: {name}={value!r} must lie between 0 and {highest}, such as {example}.")
+
+    def fit(self, X: Any, y: Any) -> Self:
+        self._check_params()
+        callbacks = check_callbacks(self.callbacks)
+        rng = check_random_state(self.random_state)
+        features = dense(check_features(self.features, vectors=True))
+        words, vectors = self._open(X, features)
+        tags = checked_tags(y, [len(v) for v in vectors])
+        check_trainable(tags)
+        width = {v.shape[1] for v in vectors}
+        if len(width) > 1:
+            raise InputError(f"The vectors have {', '.join(map(str, sorted(width)))} dimensions: give them one width.")
+        if not width or width == {0}:
+            raise InputError("The vectors have no dimension: give arrays with a column at least.")
+        labels = sorted({tag for s in tags for tag in s})
+        index = {label: i for i, label in enumerate(labels)}
+        scale = 1 / max(float(np.std(np.concatenate(vectors), dtype=np.float64)), 1e-9)
+        sides = [
+            (np.concatenate([vectors[i] for i in part]) * np.float32(scale), _ids([tags[i] for i in part], index))
+            for part in self._parts(rng, tags)
+        ]
+        with one_blas_thread():
+            net, history = self._train(rng, *sides[0], *sides[-1], len(labels), callbacks)
+        vars(self).pop("vocabulary_", None)
+        self._set_common(words, tags, features)
+        self.network_ = net
+        self.scale_ = scale
+        self.history_ = history
+        return self
+
+    def _open(self, X: Any, features: list[Representation]) -> tuple[list[list[str]] | None, list[Matrix]]:
+        """The words, if X has words, and the vectors of every sentence."""
+        if features:
+            words = checked_words(X)
+            return words, self._vectors(words, features)
+        if isinstance(X, str | bytes | Mapping) or not hasattr(X, "__iter__"):
+            raise InputError("X must be a list of arrays, a row a token; for token lists give a model as features.")
+        items = list(X)
+        if any(isinstance(s, str) or (isinstance(s, Sequence) and s and isinstance(s[0], str)) for s in items):
+            raise InputError(
+                "X holds words, and a LocalTagger without features wants vectors: give a model as features."
+            )
+        return None, [as_matrix(a, i) for i, a in enumerate(items)]
+
+    @staticmethod
+    def _vectors(words: list[list[str]], features: list[Representation]) -> list[Matrix]:
+        out: list[Matrix] = []
+        for batch in token_batches(words, 1 << 15):
+            sides = [f.vectors(batch) for f in features]  # type: ignore[attr-defined]
+            out += [as_matrix(np.concatenate(row, axis=1), i) for i, row in enumerate(zip(*sides, strict=True))]
+        return out
+
+    def _parts(self, rng: np.random.Generator, tags: list[list[str]]) -> list[list[int]]:
+        """Sentences to learn from and sentences to stop by; the same ones where there are too few to share."""
+        filled = [i for i, s in enumerate(tags) if s]
+        order = [filled[i] for i in rng.permutation(len(filled)).tolist()]
+        n_held = max(1, round(self.held_out * len(order))) if self.held_out > 0 else 0
+        if n_held == 0 or n_held >= len(order):
+            return [sorted(order)]
+        return [sorted(order[n_held:]), sorted(order[:n_held])]
+
+    def _train(
+        self,
+        rng: np.random.Generator,
+        X: Matrix,
+        y: npt.NDArray[np.int64],
+        X_held: Matrix,
+        y_held: npt.NDArray[np.int64],
+        n_labels: int,
+        callbacks: Any,
+    ) -> tuple[Network, list[float]]:
+        net = best = network.start(rng, X.shape[1], self.n_hidden, n_labels)
+        state = network.adam_start(net)
+        history: list[float] = []
+        began = time.perf_counter()
+        step = {"batch_size": self.batch_size, "rate": self.learning_rate, "alpha": self.alpha}
+        try:
+            for iteration in range(1, self.n_iter + 1):
+                net, state = network.epoch(net, state, X, y, rng.permutation(len(X)), **step)  # type: ignore[arg-type]
+                value = network.mean_log_likelihood(net, X_held, y_held)
+                if not np.isfinite(value):
+                    raise InputError(
+                        f"LocalTagger: training diverged in pass {iteration}: lower learning_rate={self.learning_rate}."
+                    )
+                if not history or value > max(history):
+                    best = net
+                history.append(value)
+                for callback in callbacks:
+                    callback(TrainingEvent(iteration, self.n_iter, value, time.perf_counter() - began))
+                if len(history) - 1 - int(np.argmax(history)) >= self.patience:
+                    break
+        except KeyboardInterrupt:
+            if not history:
+                raise
+            warnings.warn(
+                f"Interrupted after {len(history)} passes; the best finished one is kept.",
+                InterruptedFitWarning,
+                stacklevel=3,
+            )
+        return best, history
+
+    def predict(self, X: Any) -> list[list[str]]:
+        """A list of tags for every sentence."""
+        return [[self.labels_[i] for i in p.argmax(axis=1).tolist()] for p in self._log_probabilities(X)]
+
+    def predict_proba(self, X: Any) -> list[Matrix]:
+        """An array (n_tokens, n_labels) a sentence: the probability of each of labels_."""
+        return [np.exp(p) for p in self._log_probabilities(X)]
+
+    def _log_probabilities(self, X: Any) -> list[Matrix]:
+        self._check_fitted()
+        out = []
+        for i, vectors in enumerate(self._open(X, self.features_)[1]):
+            if vectors.shape[1] != len(self.network_.W1):
+                raise InputError(
+                    f"Sentence {i} has vectors of {vectors.shape[1]} numbers, and the tagger learned from "
+                    f"{len(self.network_.W1)}: give the same features."
+                )
+            out.append(network.log_probabilities(self.network_, vectors * np.float32(self.scale_)))
+        return out
+
+    # --- saving -----------------------------------------------------------------------------------------
+
+    def _fitted_scalars(self) -> dict[str, Any]:
+        return {**super()._fitted_scalars(), "shape": list(self.network_.W1.shape), "scale": self.scale_}
+
+    @classmethod
+    def _tensor_spec(cls, state: SavedState) -> dict[str, TensorSpec]:
+        d, k = state.fitted["shape"]
+        n = len(state.fitted["labels"])
+        shapes = {"W1": (d, k), "b1": (k,), "W2": (k, n), "b2": (n,)}
+        return {name: TensorSpec("float32", shape) for name, shape in shapes.items()} | cls._kept_spec(state)
+
+    def _tensors(self) -> dict[str, npt.NDArray[Any]]:
+        return {**self.network_._asdict(), **self._kept_tensors()}
+
+    def _restore(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
+        self._restore_common(tensors, state)
+        self.network_ = Network(**{name: tensors[name] for name in Network._fields})
+        self.scale_ = float(state.fitted["scale"])
+
+
+def dense(features: list[Representation]) -> list[Representation]:
+    for f in features:
+        if not hasattr(f, "vectors"):
+            raise InputError(
+                f"The features {f.name!r} are no vectors, and a LocalTagger reads vectors: "
+                "wrap the model in Vectors, or use a CRFTagger."
+            )
+    return features
+
+
+def _ids(tags: list[list[str]], index: Mapping[str, int]) -> npt.NDArray[np.int64]:
+    return np.array([index[tag] for s in tags for tag in s], dtype=np.int64)

@@ -1,0 +1,327 @@
+"""What a model knows about a token, as features a tagger can read.
+
+A representation is any object with a `name` and `features(sentences)`: for every sentence a list, for every token a
+dict of feature name → number. Those below make one of any fitted undertow model; only these are saved with a tagger:
+
+    Vectors      `transform(sentences, view)`: a number a dimension
+    States       `decode(sentences)`: the most likely state, or one a layer
+    Posteriors   `posterior(sentences)`: the probabilities of the states that have any to speak of
+    Paths        `path(word)`: prefixes of the bit string of the word's cluster, as people use Brown clusters
+
+Labelled text is spelled as its makers pleased, and a model knows the spelling of its own text. So tokens are looked
+up as the rule of the model's tokenizer would have written them: `3.5` as `NUM`, `-LRB-` as `(`, in lower case if it
+lowers.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterable, Sequence
+from inspect import signature
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from undertow.errors import InputError
+from undertow.models.base import Estimator
+from undertow.text.tokenizer import Tokenizer
+
+Sentences = Sequence[Sequence[str]]
+Features = list[list[dict[str, float]]]
+Arrays = list[npt.NDArray[np.float32]]
+
+MOST_KNOWN = 1_000_000
+_PENN = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}", "``": "“", "''": "”"}
+
+
+@runtime_checkable
+class Representation(Protocol):
+    """Anything that gives tokens features; `window` may say how many neighbours' features a CRF reads as well."""
+
+    name: str
+
+    def features(self, sentences: Sentences) -> Features: ...
+
+
+class ModelFeatures(abc.ABC):
+    """What the adapters share: the model, its name in features, its window, and its spelling of tokens.
+
+    respell: None looks tokens up as the model's words rule would have written them, where the model knows that its text
+    was cut by this rule; True does so with undertow's usual rule where it does not know; False never.
+    """
+
+    ability: str  # the method the model must have
+    adapter: str  # the name in files
+
+    def __init__(
+        self, model: Estimator, *, name: str | None = None, window: int | None = None, respell: bool | None = None
+    ) -> None:
+        if not hasattr(model, self.ability):
+            raise InputError(
+                f"{type(self).__name__} needs a model with the method {self.ability}, "
+                f"and {type(model).__name__} has none."
+            )
+        if window is not None and (isinstance(window, bool) or not isinstance(window, int) or not 0 <= window <= 10):
+            raise InputError(f"window={window!r} must be a whole number from 0 to 10, or None for the tagger's own.")
+        if respell not in (None, True, False):
+            raise InputError(f"respell={respell!r} must be True, False, or None for what the model's text says.")
+        self.model = model
+        self.respell = respell
+        self.name = name or f"{getattr(model, 'kind', type(model).__name__)}-{self.adapter}"
+        self.window = window
+        self._spelling: dict[str, str] = {}
+        self._spelled_for: object = None  # the vocabulary that the spellings are of
+
+    @abc.abstractmethod
+    def features(self, sentences: Sentences) -> Features: ...
+
+    def options(self) -> dict[str, Any]:
+        """The constructor's arguments beside the model, as JSON."""
+        return {"name": self.name, "window": self.window, "respell": self.respell}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.model!r}, name={self.name!r})"
+
+    def spelled(self, sentences: Sentences) -> list[list[str]]:
+        """Tokens as the model's own text would have them."""
+        rule = self._rule()
+        if rule is None:
+            return [list(tokens) for tokens in sentences]
+        known = self._spelling
+        # a stream of ever new words must not fill the memory; and the model may have been fitted again
+        if len(known) > MOST_KNOWN or self._spelled_for is not self.model.vocabulary_:
+            known.clear()
+            self._spelled_for = self.model.vocabulary_
+        for tokens in sentences:
+            for token in tokens:
+                if token not in known:
+                    known[token] = self._respell(token, rule)
+        return [[known[token] for token in tokens] for tokens in sentences]
+
+    def _rule(self) -> Tokenizer | None:
+        """The rule by which tokens are spelled; None: as they are."""
+        if self.respell is False:
+            return None
+        return _word_rule(self.model) or (Tokenizer(sentences="lines") if self.respell else None)
+
+    def _respell(self, token: str, rule: Tokenizer) -> str:
+        if token in self.model.vocabulary_:
+            return token
+        plain = _PENN.get(token, token).replace("’", "'")
+        plain = plain.lower() if rule.lower else plain
+        if plain in self.model.vocabulary_:
+            return plain
+        pieces = [t for sentence in rule(plain) for t in sentence]
+        return pieces[0] if len(pieces) == 1 else token  # what the rule would cut stays as it is: an unknown word
+
+
+def _word_rule(model: Any) -> Tokenizer | None:
+    """The words rule of the model's text; None for text that was cut otherwise, whose spelling is the user's."""
+    own = getattr(model, "tokenizer_", None)
+    if not own or own.get("rule") != "words":
+        return None
+    return Tokenizer(lower=own["lower"], numbers=own["numbers"], hyphens=own["hyphens"], sentences="lines")
+
+
+class Vectors(ModelFeatures):
+    """The model's vectors, times `scale`; `view` as its `transform` knows it, None for its usual one.
+
+    A vector of 200 numbers is 200 features a token, and a window multiplies them. As the vectors of most models know
+    their context already, `window` is 0 unless told otherwise.
+    """
+
+    ability, adapter = "transform", "vectors"
+
+    def __init__(
+        self,
+        model: Estimator,
+        view: str | None = None,
+        *,
+        scale: float = 1.0,
+        name: str | None = None,
+        window: int | None = 0,
+        respell: bool | None = None,
+    ) -> None:
+        super().__init__(model, name=name, window=window, respell=respell)
+        if not (isinstance(scale, int | float) and np.isfinite(scale)):
+            raise InputError(f"scale={scale!r} must be a finite number.")
+        if view is not None and "view" not in signature(model.transform).parameters:  # type: ignore[attr-defined]
+            raise InputError(f"{type(model).__name__} has one view of its vectors: leave out view={view!r}.")
+        self.view = view
+        self.scale = scale
+
+    def options(self) -> dict[str, Any]:
+        return {**super().options(), "view": self.view, "scale": self.scale}
+
+    def vectors(self, sentences: Sentences) -> Arrays:
+        """An array (n_tokens, d) a sentence."""
+        chosen = {} if self.view is None else {"view": self.view}
+        arrays = self.model.transform(self.spelled(sentences), **chosen)  # type: ignore[attr-defined]
+        if any(np.ndim(a) != 2 for a in arrays):
+            raise InputError(f"{type(self.model).__name__} gives no vectors by transform: read it another way.")
+        return [np.asarray(a, dtype=np.float32) * np.float32(self.scale) for a in arrays]
+
+    def features(self, sentences: Sentences) -> Features:
+        arrays = self.vectors(sentences)
+        names = [str(i) for i in range(arrays[0].shape[1] if arrays else 0)]
+        return [[dict(zip(names, row, strict=True)) for row in array.tolist()] for array in arrays]
+
+
+class States(ModelFeatures):
+    """The most likely state of each token, from `decode`; a model with several layers gives one a layer.
+
+    method: how to decode, for models that know several ways; None for their usual one.
+    """
+
+    ability, adapter = "decode", "states"
+
+    def __init__(
+        self,
+        model: Estimator,
+        *,
+        method: str | None = None,
+        name: str | None = None,
+        window: int | None = None,
+        respell: bool | None = None,
+    ) -> None:
+        super().__init__(model, name=name, window=window, respell=respell)
+        if method is not None and "method" not in signature(model.decode).parameters:  # type: ignore[attr-defined]
+            raise InputError(f"{type(model).__name__} decodes in one way: leave out method={method!r}.")
+        self.method = method
+
+    def options(self) -> dict[str, Any]:
+        return {**super().options(), "method": self.method}
+
+    def features(self, sentences: Sentences) -> Features:
+        chosen = {} if self.method is None else {"method": self.method}
+        found = self.model.decode(self.spelled(sentences), **chosen)  # type: ignore[attr-defined]
+        codes = [np.asarray(c) for c in found]
+        return [[_layers(row) for row in _flat(c).tolist()] for c in codes]
+
+
+def _flat(a: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A row a token, whatever else there is side by side; not by -1, which an empty sentence leaves undefined."""
+    return a.reshape(len(a), int(np.prod(a.shape[1:])))
+
+
+def _layers(row: list[Any]) -> dict[str, float]:
+    return {f"{layer}={int(code)}" if len(row) > 1 else str(int(code)): 1.0 for layer, code in enumerate(row)}
+
+
+class Posteriors(ModelFeatures):
+    """The probability of each state at each token, from `posterior`; those below `least` are left out."""
+
+    ability, adapter = "posterior", "posteriors"
+
+    def __init__(
+        self,
+        model: Estimator,
+        *,
+        least: float = 0.01,
+        name: str | None = None,
+        window: int | None = None,
+        respell: bool | None = None,
+    ) -> None:
+        super().__init__(model, name=name, window=window, respell=respell)
+        if not (isinstance(least, int | float) and 0 <= least < 1):
+            raise InputError(f"least={least!r} must be a probability, at least 0 and below 1.")
+        self.least = least
+
+    def options(self) -> dict[str, Any]:
+        return {**super().options(), "least": self.least}
+
+    def vectors(self, sentences: Sentences) -> Arrays:
+        arrays = self.model.posterior(self.spelled(sentences))  # type: ignore[attr-defined]
+        return [_flat(np.asarray(a, dtype=np.float32)) for a in arrays]
+
+    def features(self, sentences: Sentences) -> Features:
+        out = []
+        for array in self.vectors(sentences):
+            rows: list[dict[str, float]] = [{} for _ in range(len(array))]
+            at = np.nonzero(array > self.least)
+            for i, state, p in zip(*(x.tolist() for x in at), array[at].tolist(), strict=True):
+                rows[i][str(state)] = p
+            out.append(rows)
+        return out
+
+
+class Paths(ModelFeatures):
+    """Prefixes of the bit string of each word's cluster, from `path`; a word without a path has none of them."""
+
+    ability, adapter = "path", "paths"
+
+    def __init__(
+        self,
+        model: Estimator,
+        *,
+        prefixes: Iterable[int] = (4, 6, 10, 20),
+        name: str | None = None,
+        window: int | None = None,
+        respell: bool | None = None,
+    ) -> None:
+        super().__init__(model, name=name, window=window, respell=respell)
+        self.prefixes = tuple(prefixes)
+        if not self.prefixes or not all(isinstance(n, int) and n > 0 for n in self.prefixes):
+            raise InputError(f"prefixes={self.prefixes!r} must be lengths of bit strings, such as (4, 6, 10, 20).")
+
+    def options(self) -> dict[str, Any]:
+        return {**super().options(), "prefixes": list(self.prefixes)}
+
+    def features(self, sentences: Sentences) -> Features:
+        return [[self._word(token) for token in tokens] for tokens in self.spelled(sentences)]
+
+    def _word(self, word: str) -> dict[str, float]:
+        try:
+            path = self.model.path(word)  # type: ignore[attr-defined]
+        except InputError:  # clusters refuse a word that has none
+            return {}
+        return {f"{n}={path[:n]}": 1.0 for n in self.prefixes} if path else {}
+
+
+ADAPTERS: dict[str, type[ModelFeatures]] = {c.adapter: c for c in (Vectors, States, Posteriors, Paths)}
+
+
+def as_representation(source: Any, view: str | None = None) -> Representation:
+    """A representation as it is; a model by the adapter that fits it best, or that `view` names.
+
+    Without a view, a model with cluster paths gives these, one with states the most likely ones, any other its
+    vectors. The views "states" (or "viterbi"), "posterior" and "path" name the adapters; any other is a view of the
+    model's vectors.
+    """
+    if not isinstance(source, Estimator):
+        if isinstance(source, Representation):
+            return source
+        raise InputError(
+            f"features={type(source).__name__} is neither a fitted model nor a representation, an object with a name "
+            "and features(sentences)."
+        )
+    if view in ("states", "viterbi") and hasattr(source, "decode"):
+        knows_viterbi = "method" in signature(source.decode).parameters
+        return States(source, method="viterbi" if view == "viterbi" and knows_viterbi else None)
+    named: dict[str | None, type[ModelFeatures]] = {"posterior": Posteriors, "path": Paths}
+    if view in named and hasattr(source, named[view].ability):
+        return named[view](source)
+    if view is None:
+        for adapter in (Paths, States):
+            if hasattr(source, adapter.ability):
+                return adapter(source)
+    return Vectors(source, view)
+
+
+def as_representations(features: Any, *, vectors: bool = False) -> list[Representation]:
+    """The parameter `features` of a tagger: None, one of what `as_representation` takes, or a list of them.
+
+    With `vectors`, models that have vectors give these.
+    """
+    if features is None:
+        return []
+    out = [
+        Vectors(f) if vectors and isinstance(f, Estimator) and hasattr(f, "transform") else as_representation(f)
+        for f in (features if isinstance(features, list | tuple) else [features])
+    ]
+    names = [r.name for r in out]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"Two representations are called {name!r}: give each its own, with name=.")
+    return out

@@ -1,0 +1,132 @@
+"""How right tags are: by token, by kind of word, and by span as conlleval counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from undertow.errors import InputError
+from undertow.results.tagging.spans import spans_of
+from undertow.text.vocabulary import Vocabulary
+
+RARE = 2  # words seen at most this often in the labelled training text are rare; unseen ones are among them
+
+Tags = Sequence[Sequence[str]]
+
+
+class Accuracy(NamedTuple):
+    """Tokens with the right tag."""
+
+    right: int
+    total: int
+
+    @property
+    def accuracy(self) -> float | None:
+        """None where there is no such token."""
+        return self.right / self.total if self.total else None
+
+    @property
+    def error(self) -> float | None:
+        return 1 - self.right / self.total if self.total else None
+
+
+class SpanScore(NamedTuple):
+    """Spans found, spans there, and how many are the same: type, first and last token."""
+
+    correct: int
+    predicted: int
+    gold: int
+
+    @property
+    def precision(self) -> float:
+        return self.correct / self.predicted if self.predicted else 0.0
+
+    @property
+    def recall(self) -> float:
+        return self.correct / self.gold if self.gold else 0.0
+
+    @property
+    def f1(self) -> float:
+        # 2pr/(p+r), without its division by zero
+        return 2 * self.correct / (self.predicted + self.gold) if self.predicted + self.gold else 0.0
+
+
+class Report(NamedTuple):
+    """What `evaluate` of a tagger returns.
+
+    tokens: by group, "all" and, when the words of the training text are known, "oov" (not among them) and "rare" (at
+    most twice among them, the unseen included). spans: by type, and under ALL_TYPES together; None when tags mark no
+    spans.
+    """
+
+    tokens: dict[str, Accuracy]
+    spans: dict[str, SpanScore] | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        out: dict[str, Any] = {
+            "tokens": {k: {"accuracy": a.accuracy, "right": a.right, "total": a.total} for k, a in self.tokens.items()}
+        }
+        if self.spans is not None:
+            rows = {
+                t: {"precision": s.precision, "recall": s.recall, "f1": s.f1, **s._asdict()}
+                for t, s in self.spans.items()
+            }
+            out["spans"] = {"all": rows.pop(ALL_TYPES), "types": rows}
+        return out
+
+
+ALL_TYPES = "\0all"  # no type can be called so
+
+
+def token_accuracy(gold: Tags, predicted: Tags) -> Accuracy:
+    check_same_lengths(gold, predicted)
+    right = sum(g == p for a, b in zip(gold, predicted, strict=True) for g, p in zip(a, b, strict=True))
+    return Accuracy(right, sum(map(len, gold)))
+
+
+def accuracy_by_group(
+    words: Sequence[Sequence[str]], gold: Tags, predicted: Tags, vocabulary: Vocabulary
+) -> dict[str, Accuracy]:
+    """Accuracy on all tokens, on words outside the training text ("oov") and on rare ones; case counts."""
+    check_same_lengths(gold, predicted)
+    check_same_lengths(words, gold)
+    counts = vocabulary.counts.tolist()
+    right: Counter[str] = Counter()
+    total: Counter[str] = Counter()
+    for sentence, a, b in zip(words, gold, predicted, strict=True):
+        for word, g, p in zip(sentence, a, b, strict=True):
+            times = counts[vocabulary.id(word)] if word in vocabulary else 0
+            for group in ("all", *(("oov",) if not times else ()), *(("rare",) if times <= RARE else ())):
+                total[group] += 1
+                right[group] += g == p
+    return {group: Accuracy(right[group], total[group]) for group in ("all", "oov", "rare")}
+
+
+def span_scores(gold: Tags, predicted: Tags) -> dict[str, SpanScore]:
+    """Scores of all spans together, under ALL_TYPES, and by type in alphabetic order."""
+    check_same_lengths(gold, predicted)
+    correct: Counter[str] = Counter()
+    found: Counter[str] = Counter()
+    there: Counter[str] = Counter()
+    for a, b in zip(gold, predicted, strict=True):
+        ours, theirs = set(spans_of(b)), set(spans_of(a))
+        found.update(span.type for span in ours)
+        there.update(span.type for span in theirs)
+        correct.update(span.type for span in ours & theirs)
+    types = sorted(found.keys() | there.keys())
+    out = {ALL_TYPES: SpanScore(correct.total(), found.total(), there.total())}
+    return out | {t: SpanScore(correct[t], found[t], there[t]) for t in types}
+
+
+def check_same_lengths(a: Sequence[Sequence[str]], b: Sequence[Sequence[str]]) -> None:
+    if len(a) != len(b):
+        raise InputError(
+            f"There are {len(a)} sentences on one side and {len(b)} on the other: give the same sentences."
+        )
+    for i, (x, y) in enumerate(zip(a, b, strict=True)):
+        if len(x) != len(y):
+            raise InputError(
+                f"Sentence {i} has {len(x)} tokens on one side and {len(y)} on the other: give one tag each."
+            )

@@ -1,0 +1,77 @@
+"""Sentences with their tags from CoNLL, TSV and CoNLL-U files, one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from undertow.errors import InputError
+from undertow.text.decompress import open_source, shown
+from undertow.text.formats import tagged_column_sentences
+from undertow.text.reading import (
+    ReadingOptions,
+    ReadingReport,
+    check_options,
+    expand_inputs,
+    format_of,
+    line_segments,
+)
+
+COLUMN_FORMATS = ("conll", "conllu", "tsv")
+CONLLU_COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+
+
+class TaggedSentence(NamedTuple):
+    """Words and tags of equal number, and where in which file they begin."""
+
+    words: list[str]
+    tags: list[str]
+    source: str
+    line: int
+
+
+def read_tagged(
+    inputs: Sequence[str | Path], tags: int | str | None = None, reading: ReadingOptions | None = None
+) -> Iterator[TaggedSentence]:
+    """The sentences of files with one word a row (globs, `-` for standard input), read as they are asked for.
+
+    tags: the column of the tags, counted from 1 or from the end as -1; in CoNLL-U also its name, such as "xpos". None
+    is the last column, in CoNLL-U "upos". White space within a word becomes "_", as everywhere in undertow.
+    """
+    options = reading or ReadingOptions()
+    check_options(options)
+    _check_column(tags)
+    for name in expand_inputs(inputs):
+        format_ = format_of(name) if options.format == "auto" else options.format
+        if format_ not in COLUMN_FORMATS:
+            raise InputError(
+                f"{shown(name)} is no file of columns by its name: tags stand in CoNLL, CoNLL-U or TSV files; choose "
+                "with --format."
+            )
+        column = _tag_column(name, format_, tags)
+        with open_source(name) as source:
+            segments = line_segments(source, options, ReadingReport(), may_cut=False)
+            rows = tagged_column_sentences(segments, name, format_, options.column, column, options.max_line_bytes)
+            for record, cells in rows:
+                words = record.data[:-1].decode("utf-8").split(" ")
+                yield TaggedSentence(words, [cell.decode("utf-8") for cell in cells], name, record.line)
+
+
+def _check_column(tags: int | str | None) -> None:
+    is_number = isinstance(tags, int) and not isinstance(tags, bool) and tags != 0
+    if not (tags is None or is_number or tags in CONLLU_COLUMNS):
+        raise InputError(
+            f"tags={tags!r} is no column: give its number, from 1 or from the end as -1, or a name of CoNLL-U "
+            "such as upos or xpos."
+        )
+
+
+def _tag_column(name: str, format_: str, tags: int | str | None) -> int:
+    if isinstance(tags, int):
+        return tags
+    if format_ == "conllu":
+        return CONLLU_COLUMNS.index(tags or "upos") + 1
+    if tags is not None:
+        raise InputError(f"{shown(name)} is not CoNLL-U, so no column is called {tags}: give its number with --tags.")
+    return -1

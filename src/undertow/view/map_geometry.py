@@ -1,0 +1,168 @@
+"""A moving map in the coordinates it is drawn in: its own principal axes, of which a picture shows the first two."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertow.errors import InputError
+from undertow.models.dynamic_map import MapData
+
+Floats = NDArray[np.float64]
+
+# a Gaussian lies within this many standard deviations with 90 % probability, in one and in two dimensions
+RADIUS_90 = {1: 1.6448536269514722, 2: 2.145966026289347}
+
+
+class Plane(NamedTuple):
+    """What is drawn: one rotation of all frames alike, so that distances and movements stay what they are."""
+
+    positions: Floats  # (T, n, d), the axes with the widest spread first
+    covariances: Floats  # (T, n, k, k), k = min(d, 2): of the axes that are shown
+    variances: Floats  # (T, n, d) along every axis
+    shown: float  # share of the spread that the shown axes hold, 1 for d <= 2
+
+
+def check_map(data: MapData) -> None:
+    """Refuse what cannot be drawn, in a sentence."""
+    times, n = len(data.times), len(data.names)
+    shape = data.positions.shape
+    d = shape[-1] if len(shape) == 3 else 0
+    if not times or not n or not d:
+        raise InputError("The map is empty: it needs at least one time, one entity and one dimension.")
+    expected = {"positions": (times, n, d), "covariances": (times, n, d, d), "weights": (times, n)}
+    for name, should in expected.items():
+        array = getattr(data, name)
+        if array.shape != should:
+            raise InputError(f"The map's {name} have the shape {array.shape}: {should} is needed.")
+        if not np.isfinite(array).all():
+            raise InputError(f"The map's {name} are not all finite: fit the model again.")
+    if len(data.kinds) != n or not set(data.kinds) <= set(data.kind_names):
+        raise InputError("The map's kinds do not fit its entities: give each one of kind_names.")
+    if (data.weights < 0).any():
+        raise InputError("A weight of the map is negative: weights are shares of counts.")
+    for pair in data.pairs:
+        if not (0 <= pair.i < n and 0 <= pair.j < n):
+            raise InputError(f"The map's pair ({pair.i}, {pair.j}) names an entity that is not there.")
+        if any(np.shape(x) != (times,) or not np.isfinite(x).all() for x in pair[2:]):
+            raise InputError(f"The map's pair ({pair.i}, {pair.j}) needs {times} finite numbers of each sort.")
+
+
+def plane(data: MapData) -> Plane:
+    """Centre and turn the map onto its principal axes; entities count where they were seen."""
+    d = data.positions.shape[-1]
+    k = min(d, 2)
+    # an entity weighs the same whether rare or frequent: a map should not be turned by its few largest dots
+    seen = (data.weights > 0).astype(float)
+    if not seen.any():
+        seen = np.ones_like(seen)
+    centre = np.einsum("tn,tnd->d", seen, data.positions) / seen.sum()
+    centred = data.positions - centre
+    axes = np.eye(d)
+    spread = np.ones(d)
+    if d > 1:
+        spread, axes = np.linalg.eigh(np.einsum("tn,tni,tnj->ij", seen, centred, centred))
+        spread, axes = spread[::-1].clip(0), axes[:, ::-1]
+        # eigenvectors have no sign of their own: make each axis point where its largest entry is positive
+        axes = axes * np.where(axes[np.abs(axes).argmax(0), np.arange(d)] < 0, -1.0, 1.0)
+    cov = np.asarray(data.covariances, dtype=np.float64)
+    turned = np.einsum("ia,tnij,jb->tnab", axes[:, :k], cov, axes[:, :k], optimize=True)
+    variances = np.einsum("ia,tnij,ja->tna", axes, cov, axes, optimize=True).clip(0)
+    total = float(spread.sum())
+    shown = float(spread[:k].sum() / total) if total > 0 else 1.0
+    return Plane(centred @ axes, turned, variances, shown)
+
+
+def chance_distance(data: MapData) -> Floats:
+    """(T,) the distance at which an entity of the first kind and one of the second meet just as often as by chance.
+
+    The model's p(i, j) = p_i p_j exp(−d²) / Z is p_i p_j where d² = −log Z. All distances of a time may grow together
+    at nearly no cost to the fit, because Z goes with them: a pair is near or far beside this distance only.
+    """
+    first = np.array([kind == data.kind_names[0] for kind in data.kinds])
+    second = ~first
+    if first.all() or second.all():
+        first = second = np.ones(len(first), dtype=bool)
+    log_Z = [
+        _log_mean_affinity(x[first], w[first], x[second], w[second])
+        for x, w in zip(data.positions, data.weights, strict=True)
+    ]
+    chance: Floats = np.sqrt(np.maximum(-np.array(log_Z), 0.0))
+    return chance
+
+
+def _log_mean_affinity(x: Floats, w_x: Floats, y: Floats, w_y: Floats) -> float:
+    """log Σ p_i p_j exp(−|x_i − y_j|²) with weights made to sum to 1; all alike where nothing was seen."""
+    p = w_x / w_x.sum() if w_x.sum() > 0 else np.full(len(w_x), 1 / len(w_x))
+    q = w_y / w_y.sum() if w_y.sum() > 0 else np.full(len(w_y), 1 / len(w_y))
+    x, p, y, q = x[p > 0], p[p > 0], y[q > 0], q[q > 0]
+    total = -np.inf
+    for start in range(0, len(x), 256):  # a few rows at a time: the whole may be large
+        part = slice(start, start + 256)
+        square = ((x[part, None] - y[None]) ** 2).sum(-1)
+        shift = float(square.min())  # far apart, exp would underflow
+        total = float(np.logaddexp(total, np.log(p[part] @ (np.exp(shift - square) @ q)) - shift))
+    return total
+
+
+def thousands(n: int) -> str:
+    return f"{n:,}".replace(",", "\N{NO-BREAK SPACE}") if n >= 10_000 else str(n)
+
+
+def census(data: MapData) -> str:
+    """How many of what, such as "90 countries and 300 words"."""
+    counts = [(kind, data.kinds.count(kind)) for kind in data.kind_names]
+    return " and ".join(f"{thousands(count)} {kind}" for kind, count in counts if count)
+
+
+def time_places(times: list[str]) -> Floats:
+    """Where each time stands between 0 and 1: by its number where all times are numbers in order, else evenly."""
+    try:
+        places = np.array([float(t) for t in times])
+        if not np.isfinite(places).all() or (np.diff(places) <= 0).any():
+            raise ValueError
+    except ValueError:
+        places = np.arange(float(len(times)))
+    span = places[-1] - places[0]
+    out: Floats = (places - places[0]) / (span if span > 0 else 1.0)
+    return out
+
+
+def picture_positions(data: MapData, shown: Plane) -> Floats:
+    """(T, n, 2) where everything is drawn; with one dimension, time runs from left to right."""
+    if shown.positions.shape[-1] > 1:
+        return shown.positions[..., :2]
+    height = float(np.ptp(shown.positions)) or 1.0
+    x = (time_places(data.times) - 0.5) * 1.6 * height
+    y = shown.positions[..., 0]
+    return np.stack([np.broadcast_to(x[:, None], y.shape), y], axis=-1)
+
+
+def extent(positions: Floats, weights: Floats, wide: float) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Limits of x and y that hold nearly all places where anything was seen, `wide` times as wide as high."""
+    seen = weights > 0
+    xy = positions[seen] if seen.any() else positions.reshape(-1, 2)
+    low, high = np.quantile(xy, [0.004, 0.996], axis=0)
+    middle = (low + high) / 2
+    size = (high - low).max() or 1.0
+    half = np.maximum(high - low, 0.02 * size) / 2 * 1.16
+    half_height = float(max(half[1], half[0] / wide))
+    half_width = half_height * wide
+    return (
+        (float(middle[0] - half_width), float(middle[0] + half_width)),
+        (float(middle[1] - half_height), float(middle[1] + half_height)),
+    )
+
+
+def label_order(data: MapData, kind: NDArray[np.integer], frame: int) -> NDArray[np.int64]:
+    """Entities by rank of weight within their kind, so that no kind crowds out the other; the absent last."""
+    weights = data.weights[frame]
+    score = np.where(weights > 0, weights + data.weights.mean(0), data.weights.mean(0) * 1e-6)
+    rank = np.empty(len(score))
+    for k in range(len(data.kind_names)):
+        members = np.flatnonzero(kind == k)
+        rank[members[np.argsort(-score[members], kind="stable")]] = np.arange(len(members)) + k / 10
+    rank[weights <= 0] += len(score)
+    return np.argsort(rank, kind="stable")

@@ -1,0 +1,187 @@
+"""One offline page that shows a moving map: a slider through time, dots, trails, ellipses, pairs and their distances.
+
+The page is one file: `page/map.html` with the style, the scripts and the data put in. Its Content-Security-Policy lets
+nothing run but the scripts it was written with, and nothing be loaded from anywhere. Names reach it as JSON in a data
+block, and the scripts only ever draw them as text.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertow.errors import InputError
+from undertow.files import finished_file
+from undertow.models.dynamic_map import MapData
+from undertow.view.map_geometry import Plane, census, chance_distance, check_map, plane
+
+# one scope, in this order
+SCRIPTS = (
+    *("data.js", "camera.js", "state.js", "labels.js", "draw.js", "charts.js", "panel.js"),
+    *("search.js", "controls.js", "pointer.js", "start.js"),
+)
+
+
+def save_html(
+    map_data: MapData, path: str | os.PathLike[str], *, title: str | None = None, overwrite: bool = False
+) -> None:
+    """Write the page to a file that appears whole or not at all."""
+    page = map_page(map_data, title=title)
+    with finished_file(Path(path), overwrite=overwrite) as ready:
+        ready.write_bytes(page.encode("utf-8"))
+
+
+def map_page(map_data: MapData, *, title: str | None = None) -> str:
+    """The page as a string of HTML that loads nothing from anywhere."""
+    check_map(map_data)
+    heading = _clean(f"A moving map of {census(map_data)}" if title is None else title)
+    if not heading.strip():
+        raise InputError("The title is empty: give the page one that says what it shows.")
+    shown = plane(map_data)
+    style, script = _asset("map.css"), _script()
+    rules = [
+        "default-src 'none'",
+        f"script-src '{_hash(script)}'",
+        f"style-src '{_hash(style)}'",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ]
+    parts = {
+        "policy": "; ".join(rules),
+        "title": escape(heading),
+        "lead": escape(_lead(map_data)),
+        "axes": escape(_axes_note(map_data, shown)),
+        "band": escape(_band_note(map_data)),
+        "circle": " and the dotted circle around the dot pinned last" if shown.positions.shape[-1] == 2 else "",
+        "style": style,
+        "data": _json(_payload(map_data, shown)),
+        "script": script,
+    }
+    # one pass: what is put in is never searched for places again
+    return re.sub(r"@@(\w+)@@", lambda place: parts[place[1]], _asset("map.html"))
+
+
+def _asset(name: str) -> str:
+    return files("undertow.view").joinpath("page").joinpath(name).read_text(encoding="utf-8")
+
+
+def _script() -> str:
+    return '"use strict";\n(() => {\n' + "\n".join(_asset(name) for name in SCRIPTS) + "})();\n"
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+
+
+def _clean(text: str) -> str:
+    """Text that UTF-8 can hold: a lone surrogate, which only a damaged name has, becomes a question mark."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _json(value: Any) -> str:
+    """JSON that no HTML parser takes for markup: everything outside plain ASCII text is escaped."""
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _payload(data: MapData, shown: Plane) -> dict[str, Any]:
+    """Everything the page draws; arrays as base64 of little-endian 16-bit numbers, frame by frame."""
+    sd = np.sqrt(shown.variances)  # (T, n, d)
+    payload = {
+        "times": [_clean(t) for t in data.times],
+        "names": [_clean(name) for name in data.names],
+        "kinds": [data.kind_names.index(kind) for kind in data.kinds],
+        "kindNames": [_clean(name) for name in data.kind_names],
+        "d": shown.positions.shape[-1],
+        "positions": _linear(shown.positions),
+        "sd": _logarithmic(sd),
+        "weights": _logarithmic(data.weights),
+        "chance": _digits(chance_distance(data)),
+        "pairs": [
+            {
+                "i": int(p.i),
+                "j": int(p.j),
+                **{name: _digits(getattr(p, name)) for name in ("mean", "low", "high", "probability")},
+            }
+            for p in data.pairs
+        ],
+    }
+    if sd.shape[-1] > 1:
+        product = sd[..., 0] * sd[..., 1]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            correlation = np.where(product > 0, shown.covariances[..., 0, 1] / product, 0.0)
+        payload["correlation"] = _linear(correlation.clip(-1, 1), 1.0)
+    return payload
+
+
+def _digits(values: NDArray[np.float64]) -> list[float]:
+    return [float(f"{v:.4g}") for v in np.asarray(values, dtype=np.float64).tolist()]
+
+
+def _linear(values: NDArray[np.float64], largest: float | None = None) -> dict[str, Any]:
+    """value = step · code, code an int16."""
+    top = float(np.abs(values).max(initial=0.0)) if largest is None else largest
+    step = (top or 1.0) / 32767
+    return {"step": step, "data": _base64(np.rint(values / step).astype("<i2"))}
+
+
+def _logarithmic(values: NDArray[np.float64]) -> dict[str, Any]:
+    """value = exp(low + step · (code − 1)), code an uint16; code 0 is the value 0."""
+    positive = values > 0
+    logs = np.log(values, where=positive, out=np.zeros(values.shape))
+    low, high = (float(logs[positive].min()), float(logs[positive].max())) if positive.any() else (0.0, 0.0)
+    step = (high - low) / 65534 or 1.0
+    codes = np.where(positive, 1 + np.rint((logs - low) / step), 0)
+    return {"low": low, "step": step, "data": _base64(codes.astype("<u2"))}
+
+
+def _base64(codes: NDArray[np.generic]) -> str:
+    return base64.b64encode(codes.tobytes()).decode("ascii")
+
+
+def _lead(data: MapData) -> str:
+    first, second = (*data.kind_names, data.kind_names[-1])[:2]
+    d = data.positions.shape[-1]
+    axes = " Time runs from left to right." if d == 1 else f" Drawn are two of {d} dimensions." if d > 2 else ""
+    span = f", from {data.times[0]} to {data.times[-1]}" if len(data.times) > 1 else f" in {data.times[0]}"
+    return _clean(
+        f"{census(data)} on one map{span}. The nearer {first} and {second} stand to each other, the more often they "
+        "came together, beyond what their frequencies alone would explain. Only distances count, not directions; "
+        "the ellipse around a pinned dot holds its place with 90\N{NO-BREAK SPACE}% probability." + axes
+    )
+
+
+def _axes_note(data: MapData, shown: Plane) -> str:
+    d = shown.positions.shape[-1]
+    if d == 1:
+        return (
+            "This model has one dimension: it is drawn from bottom to top, and time runs from left to right. "
+            "Vertical distances are the model’s."
+        )
+    if d == 2:
+        return "Right, left, up and down have no meaning of their own, and all times are turned alike."
+    return (
+        f"This model has {d} dimensions. Drawn are the two principal axes of all positions, which hold "
+        f"{shown.shown:.0%} of their spread, and the uncertainty along them: dots that look close may be apart "
+        "along the others. Distances and nearest neighbours in the list use all dimensions."
+    )
+
+
+def _band_note(data: MapData) -> str:
+    d = data.positions.shape[-1]
+    if d == 1:
+        return ""
+    note = "its square is matched to a gamma distribution of the same mean and variance"
+    if d > 2:
+        note += ", in which the errors along axes that are not drawn count as independent"
+    return f" ({note})"

@@ -1,0 +1,173 @@
+"""undertow tag: train, eval and predict, on a few hand-written sentences."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli_runner import failed, run
+from undertow import load
+from undertow.cli.main import main
+
+pytest.importorskip("pycrfsuite", reason="python-crfsuite is not installed")
+
+LINES = ("The old bank lends money .", "The river runs to the sea .", "A bank of the river sleeps .")
+TAGS = {
+    "The": "DT", "the": "DT", "A": "DT", "old": "JJ", "lends": "VBZ", "runs": "VBZ", "sleeps": "VBZ", "to": "TO",
+    "of": "IN", ".": ".", "bank": "NN", "money": "NN", "river": "NN", "sea": "NN",
+}  # fmt: skip
+NAMES = "Ann\tB-per\nLee\tI-per\nleft\tO\nRome\tB-loc\n\nRome\tB-loc\nfell\tO\n\n"
+
+
+def conllu(lines: list[str]) -> str:
+    out = []
+    for line in lines:
+        out += [f"{i}\t{w}\t_\tX\t{TAGS[w]}\t_\t_\t_\t_\t_\n" for i, w in enumerate(line.split(), 1)]
+        out.append("\n")
+    return "".join(out)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Text, labelled text, an LDS of the text, and a CRF tagger that reads both."""
+    path = tmp_path_factory.mktemp("tag")
+    draw = random.Random(0)
+    text = [draw.choice(LINES) for _ in range(60)]
+    (path / "news.txt").write_text("\n".join(text) + "\n")
+    (path / "train.conllu").write_text(conllu(text[:30]))
+    (path / "dev.conllu").write_text(conllu(list(LINES)))
+    (path / "names.tsv").write_text(NAMES * 10)
+    small = "--components 3 --iterations 2 --lags 3 --ssid-lags 2 --kappa 1 --seed 0 -j 1".split()
+    assert run("fit", "lds", path / "news.txt", "-o", path / "news.lds", *small).returncode == 0
+    done = run(
+        *("tag", "train", path / "train.conllu", "--tags", "xpos", "--model", path / "news.lds", "--view", "smooth"),
+        *("-o", path / "crf", "--json"),
+    )
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    (path / "facts.json").write_text(done.stdout)
+    return path
+
+
+def here(capsys: pytest.CaptureFixture[str], *arguments: object) -> subprocess.CompletedProcess[str]:
+    """The command line within this process, which is quick."""
+    code: Any = 0
+    try:
+        main([str(a) for a in arguments])
+    except SystemExit as e:
+        code = e.code
+    out, err = capsys.readouterr()
+    return subprocess.CompletedProcess(list(arguments), code, out, err)
+
+
+def test_train(place: Path) -> None:
+    facts = json.loads((place / "facts.json").read_text())
+    assert facts["sentences"] == 30 and facts["tags"] == 7 and facts["spans"] is None
+    assert facts["features"] == ["lds-vectors"] and facts["iterations"] > 1
+    tagger: Any = load(place / "crf")
+    assert tagger.features_[0].view == "smooth" and tagger.labels_ == sorted(set(TAGS.values()))
+
+
+def test_eval(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    done = here(capsys, "tag", "eval", place / "crf", place / "dev.conllu", "--tags", "xpos")
+    assert done.returncode == 0, done.stderr
+    rows = [line.rsplit(maxsplit=3) for line in done.stdout.strip().split("\n")]
+    assert rows[0] == ["tokens", "right", "accuracy"] and rows[1] == ["all tokens", "20", "20", "100.00%"]
+    assert rows[2] == ["unseen words", "0", "0", "-"]
+    report = json.loads(
+        here(capsys, "tag", "eval", place / "crf", place / "dev.conllu", "--tags", "5", "--json").stdout
+    )
+    assert report["tokens"]["all"] == {"accuracy": 1.0, "right": 20, "total": 20} and "spans" not in report
+
+
+def test_predict_running_text(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The words rule cuts it, and words and numbers stay as they are written."""
+    (tmp_path / "new.txt").write_text("The bank didn't lend 3.5 dollars. The river runs.\n")
+    out = tmp_path / "out.tsv"
+    done = here(capsys, "tag", "predict", place / "crf", tmp_path / "new.txt", "-o", out, "--json")
+    assert json.loads(done.stdout) == {"tags": str(out), "sentences": 2, "tokens": 12}
+    words, tags = zip(*(row.split("\t") for row in out.read_text().split("\n") if row), strict=True)
+    assert " ".join(words) == "The bank did n't lend 3.5 dollars . The river runs ."
+    assert tags[-4:] == ("DT", "NN", "VBZ", ".")
+    assert out.read_text().endswith("\n\n")
+    refused = here(capsys, "tag", "predict", place / "crf", tmp_path / "new.txt", "-o", out)
+    assert "exists already" in failed(refused)
+
+
+def test_predict_columns_and_standard_input(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    done = here(capsys, "tag", "predict", place / "crf", place / "dev.conllu")
+    sentences = [block.split("\n") for block in done.stdout.strip().split("\n\n")]
+    assert sentences == [[f"{w}\t{TAGS[w]}" for w in line.split()] for line in LINES]
+    piped = run("tag", "predict", place / "crf", "-", stdin=b"The sea sleeps.\n")
+    assert piped.stdout == "The\tDT\nsea\tNN\nsleeps\tVBZ\n.\t.\n\n"
+
+
+def test_a_local_tagger(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    done = here(
+        capsys,
+        *("tag", "train", place / "train.conllu", "--tags", "xpos", "--kind", "local", "--model", place / "news.lds"),
+        *("--hidden", 7, "--iterations", 2, "--seed", 1, "-o", tmp_path / "local"),
+    )
+    assert done.returncode == 0 and "iterations  2" in done.stdout, done
+    tagger: Any = load(tmp_path / "local")
+    assert tagger.n_hidden == 7 and tagger.random_state == 1 and tagger.callbacks is None
+    shown = here(capsys, "inspect", tmp_path / "local").stdout
+    assert "local-tagger" in shown and "models lds" in shown and len(shown) < 2500
+    assert here(capsys, "verify", tmp_path / "local").stdout == f"{tmp_path / 'local'}: whole (local-tagger model)\n"
+
+
+def test_spans(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = here(capsys, "tag", "train", place / "names.tsv", "-o", tmp_path / "names", "--iterations", 20)
+    assert made.returncode == 0 and "spans       IOB2" in made.stdout, made
+    done = here(capsys, "tag", "eval", tmp_path / "names", place / "names.tsv")
+    rows = [line.split() for line in done.stdout.strip().split("\n")]
+    assert rows[-3:] == [
+        ["all", "spans", "30", "30", "30", "100.00%", "100.00%", "100.00%"],
+        ["loc", "20", "20", "20", "100.00%", "100.00%", "100.00%"],
+        ["per", "10", "10", "10", "100.00%", "100.00%", "100.00%"],
+    ]
+    report = json.loads(here(capsys, "tag", "eval", tmp_path / "names", place / "names.tsv", "--json").stdout)
+    assert report["spans"]["all"]["f1"] == 1.0 and set(report["spans"]["types"]) == {"loc", "per"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "expected"),
+    [
+        ("train {p}/news.txt -o {t}", 1, "no file of columns by its name"),
+        ("train {p}/train.conllu -o {t} --tags lemma", 1, "all _"),
+        ("train {p}/train.conllu -o {t} --tags 12", 1, "row 1: column 12"),
+        ("train {p}/train.conllu -o {p}/crf", 1, "exists already"),
+        ("train {p}/none.tsv -o {t}", 1, "none.tsv"),
+        ("train {p}/train.conllu -o {t} --model {p}/none", 1, "does not exist"),
+        ("train {p}/train.conllu -o {t} --model {p}/crf", 1, "needs a model with the method transform"),
+        ("train {p}/train.conllu -o {t} --model {p}/news.lds --view sideways", 1, "must be one of type"),
+        ("train {p}/train.conllu -o {t} --kind local", 2, "give one with --model"),
+        ("train {p}/train.conllu -o {t} --hidden 3", 2, "goes with --kind local"),
+        ("train {p}/train.conllu -o {t} --kind local --l2 3", 2, "goes with --kind crf"),
+        ("train {p}/train.conllu -o {t} --view smooth", 2, "more --view than --model"),
+        ("eval {p}/news.lds {p}/dev.conllu", 1, "which has no evaluate"),
+        ("eval {p}/crf {p}/news.txt", 1, "no file of columns"),
+        ("predict {p}/news.lds {p}/news.txt", 1, "which has no"),
+        ("predict {p}/crf {p}/news.txt --json", 2, "give a file with -o"),
+    ],
+)
+def test_what_is_wrong_is_said(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: str, code: int, expected: str
+) -> None:
+    done = here(capsys, "tag", *arguments.format(p=place, t=tmp_path / "t").split())
+    assert expected in failed(done, code)
+    assert not (tmp_path / "t").exists()
+
+
+def test_help_waits_for_nothing() -> None:
+    code = (
+        "import sys; from undertow.cli.main import cli; "
+        "cli(['tag', '--help'], standalone_mode=False); print('numpy' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip().endswith("False")

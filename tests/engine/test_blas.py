@@ -1,0 +1,27 @@
+"""The BLAS of this process runs in one thread while our own threads work, and as before afterwards."""
+
+from __future__ import annotations
+
+import numpy as np
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from undertow.engine.blas import one_blas_thread
+
+
+def blas_threads() -> list[int]:
+    np.ones((2, 2)) @ np.ones((2, 2))
+    return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+
+def test_one_inside_and_as_before_afterwards() -> None:
+    with one_blas_thread():
+        pass  # the libraries are found and loaded here
+    with threadpool_limits(2, user_api="blas"):
+        before = blas_threads()
+        assert before and all(n == 2 for n in before)
+        with one_blas_thread():
+            assert all(n == 1 for n in blas_threads())
+            with one_blas_thread():
+                assert all(n == 1 for n in blas_threads())
+            assert all(n == 1 for n in blas_threads())
+        assert blas_threads() == before
