@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import resource
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -109,12 +110,29 @@ def sweep_rate(M: int, K: int, V: int, n_tokens: int, bound: str) -> tuple[float
     return n / one, (n + len(shards[1][0])) / two
 
 
+def memory_of(n: int, V: int) -> None:
+    """Print how far the peak memory rises above what it was with parameters, tables and compiled code in place."""
+    params = drawn(5, 10, V)
+    e = emission(params.theta)
+    table = WordTable.of(e)
+    variational_posterior(*text(V, 20), params, e, table, max_sweeps=1)
+    at = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    shard = text(V, n)
+    variational_posterior(*shard, params, e, table, max_sweeps=1)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - at
+    print(f"| {len(shard[0]):,} | {len(shard[0]) * V * 4 / 1e6:,.0f} MB | {grown / 1e3:,.1f} MB |")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--words", type=int, default=40_000)
     parser.add_argument("--tokens", type=int, default=20_000)
+    parser.add_argument("--memory-of", type=int, help="only this: the memory of a sweep over so many tokens")
     options = parser.parse_args()
     V = options.words
+    if options.memory_of:
+        memory_of(options.memory_of, V)
+        return 0
     before = gemm()
     rates = exact_rate(3, 10, V, options.tokens)
     print(
@@ -132,15 +150,10 @@ def main() -> int:
         exact = exact_rate(M, K, V, max(400, int(n * 1000)))[0]
         others = [sweep_rate(M, K, V, few, bound)[0] for bound in ("tilted", "mean_field")]
         print(f"| {M}, {K} | {K**M:,} | {exact:,.0f} | {others[0]:,.0f} | {others[1]:,.0f} |")
-    params = drawn(5, 10, V)
-    e, table = emission(params.theta), WordTable.of(emission(params.theta))
-    print("\n| tokens at once | tokens × words × 4 bytes | growth of the peak memory |")
-    for n in (200, 1000, 2000):
-        at = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        shard = text(V, n)
-        variational_posterior(*shard, params, e, table, max_sweeps=1)
-        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - at
-        print(f"| {len(shard[0]):,} | {len(shard[0]) * V * 4 / 1e6:,.0f} MB | {grown / 1e3:,.1f} MB |")
+    print("\n| tokens at once | tokens × words × 4 bytes | peak memory above that of the parameters |")
+    for n in (200, 1000, 4000):
+        command = [sys.executable, __file__, "--words", str(V), "--memory-of", str(n)]
+        print(subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip(), flush=True)
     return 0
 
 

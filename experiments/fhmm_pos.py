@@ -3,7 +3,7 @@
     .venv/bin/pip install -c constraints.txt '.[crf]'
     OMP_NUM_THREADS=1 .venv/bin/python experiments/fhmm_pos.py            # writes experiments/results/fhmm_pos.md
     .venv/bin/python experiments/fhmm_pos.py --quick                      # a few minutes: less of everything
-    .venv/bin/python experiments/fhmm_pos.py --select                     # for choosing settings
+    .venv/bin/python experiments/fhmm_pos.py --select                     # to choose settings: never looks at the tests
 
 Representations from the first tokens of eLife and the labelled text without its tags; a CRF trained by the averaged
 perceptron (python-crfsuite) on EWT train and MASC, tested on GENIA dev and CRAFT dev. OOV: never in the labelled text;
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import lzma
 import os
 import tempfile
@@ -121,14 +122,9 @@ def lexical(words: list[str]) -> list[list[str]]:
         f = ["1", f"w={lower[i]}"]
         f += [f"s{n}={lower[i][-n:]}" for n in (1, 2, 3, 4) if len(word) > n]
         f += [f"p{n}={lower[i][:n]}" for n in (1, 2, 3) if len(word) > n]
-        seen = {
-            "A": word[0].isupper(),
-            "AA": word.isupper(),
-            "#": any(c.isdigit() for c in word),
-            "-": "-" in word,
-            "*": not any(c.isalnum() for c in word),
-        }
-        f += [name for name, yes in seen.items() if yes]
+        f += [name for name, yes in (("A", word[0].isupper()), ("AA", word.isupper()),
+                                     ("#", any(c.isdigit() for c in word)),
+                                     ("-", "-" in word), ("*", not any(c.isalnum() for c in word))) if yes]  # fmt: skip
         f += [f"w{d}={lower[i + d] if 0 <= i + d < len(words) else '|'}" for d in (-2, -1, 1, 2)]
         out.append(f)
     return out
@@ -262,6 +258,7 @@ def main() -> None:
     parser.add_argument(
         "--select", action="store_true", help="test on a part of MASC that is taken out of the training"
     )
+    parser.add_argument("--report", action="store_true", help="measure nothing: show what is kept in --work")
     parser.add_argument("--work", type=Path, default=Path(__file__).parent / "work")
     options = parser.parse_args()
     scale = QUICK if options.quick else FULL
@@ -281,37 +278,62 @@ def main() -> None:
     vocabulary = corpus.vocabulary
     spelt = [[respell(s.words, vocabulary) for s in part] for part in (train, *tests.values())]
     data = Data(train, tests, spelt, scale.rounds)
-    likelihood: dict[str, list[float]] = {}
-    seconds: dict[str, list[float]] = {}
+    kept = Kept(
+        options.work / f"fhmm_pos-{'quick' if options.quick else 'full'}{'-select' * options.select}.json", scale
+    )
     with ProcessPoolExecutor(2) as pool:
-        jobs = [pool.submit(measure, data, "lexical", 0, 0.0, None, False)]
+        jobs = [] if options.report else [pool.submit(measure, data, "lexical", 0, 0.0, None, False)]
         for name, seed, model, rows in models(scale):
+            due = [row for row in rows if f"{row[0]}/{seed}" not in kept.rows]
+            if options.report or (not due and f"{name}/{seed}" in kept.fits):
+                continue
             start = time.perf_counter()
             model.fit(corpus)
             took = time.perf_counter() - start
-            likelihood.setdefault(name, []).append(model.score(held_out))
-            seconds.setdefault(name, []).append(took)
-            print(f"{name}, seed {seed}: {took:.0f} s, held out {likelihood[name][-1]:.4f} a token", flush=True)
-            for row, soft in rows:
+            kept.fits[f"{name}/{seed}"] = (took, model.score(held_out))
+            print(
+                f"{name}, seed {seed}: {took:.0f} s, held out {kept.fits[f'{name}/{seed}'][1]:.4f} a token", flush=True
+            )
+            for row, soft in due:
                 jobs.append(pool.submit(measure, data, row, seed, took, states_of(model, spelt, soft), soft))
-        done = []
-        for job in jobs:
-            done.append(job.result())
-            print(done[-1], flush=True)
-    report(options, scale, data, corpus, done, likelihood, seconds, time.perf_counter() - began)
+            kept.take([job.result() for job in jobs if job.done()])
+        kept.take([job.result() for job in jobs])
+    report(options, scale, data, corpus, kept, time.perf_counter() - began)
 
 
-def report(
-    options: Any, scale: Scale, data: Data, corpus: Corpus, done: list[Row], likelihood: Any, seconds: Any, total: float
-) -> None:
+class Kept:
+    """What is measured already, in a file: a run that was stopped goes on from there, and --report shows it."""
+
+    def __init__(self, path: Path, scale: Scale) -> None:
+        self.path, self.scale = path, scale
+        self.fits: dict[str, tuple[float, float]] = {}  # name/seed: seconds, log-likelihood
+        self.rows: dict[str, Row] = {}
+        if path.exists():
+            found = json.loads(path.read_text())
+            if found["scale"] == list(scale):
+                self.fits = {k: tuple(v) for k, v in found["fits"].items()}
+                self.rows = {k: Row(*v) for k, v in found["rows"].items()}
+
+    def take(self, rows: list[Row]) -> None:
+        self.rows |= {f"{row.name}/{row.seed}": row for row in rows}
+        self.path.write_text(json.dumps({"scale": self.scale, "fits": self.fits, "rows": self.rows}))
+
+
+def report(options: Any, scale: Scale, data: Data, corpus: Corpus, kept: Kept, total: float) -> None:
+    done = list(kept.rows.values())
+    likelihood: dict[str, list[float]] = {}
+    seconds: dict[str, list[float]] = {}
+    for key, (took, value) in kept.fits.items():
+        likelihood.setdefault(key.split("/")[0], []).append(value)
+        seconds.setdefault(key.split("/")[0], []).append(took)
     n_train = sum(len(s.words) for s in data.train)
     lines = [
         "# Tagging out of the domain with layers of states",
         "",
         f"Representations from {corpus.n_tokens:,} tokens (the first {scale.text:,} of eLife, and the labelled text), "
         f"V = {len(corpus.vocabulary):,} with classes of unknown words. Labelled: {n_train:,} tokens of EWT train and "
-        f"MASC, as many of each; averaged perceptron, {scale.rounds} rounds. Error in %, mean over seeds (± the "
-        "standard deviation).",
+        f"MASC, as many of each; averaged perceptron, {scale.rounds} rounds. Error in %, mean over seeds (± standard "
+        "deviation).",
         "",
         "| features | seeds | "
         + " | ".join(f"{name}: all | OOV | rare" for name in data.tests)
@@ -321,8 +343,9 @@ def report(
     for name in dict.fromkeys(row.name for row in done):
         rows = [row for row in done if row.name == name]
         values = np.array([row.errors for row in rows])
-        means, deviations = values.mean(axis=0).ravel(), values.std(axis=0, ddof=min(1, len(rows) - 1)).ravel()
-        cells = [f"{m:.2f}" + (f" ± {s:.2f}" if len(rows) > 1 else "") for m, s in zip(means, deviations, strict=True)]
+        means, spreads = values.mean(axis=0).ravel(), values.std(axis=0, ddof=min(1, len(rows) - 1)).ravel()
+        several = len(rows) > 1
+        cells = [f"{m:.2f}" + f" ± {s:.2f}" * several for m, s in zip(means, spreads, strict=True)]
         learn = np.mean([row.seconds for row in rows])
         lines.append(f"| {name} | {len(rows)} | " + " | ".join(cells) + f" | {learn:.0f} |")
     lines += ["", "| model | log-likelihood a token, held-out eLife | emission parameters a word | seconds to learn |",
@@ -333,12 +356,11 @@ def report(
         lines.append(f"| {name} | {np.mean(values):.3f}{spread} | {wide[name]} | {np.mean(seconds[name]):.0f} |")
     lines += [
         "",
-        "The paper (news labels, biomedical test; all / OOV / rare): lexical 10.5 / 32.2 / 28.0, FHMM-1-10 10.4 / 31.7 "
-        "/ 27.8, FHMM-3-10 10.2 / 30.6 / 26.6, FHMM-5-10 9.7 / 29.7 / 25.2, POST-5-10 9.7 / 28.4 / 24.8, HMM-80 "
+        "The paper (news labels, biomedical test; all / OOV / rare): lexical 10.5 / 32.2 / 28.0, FHMM-1-10 10.4 / "
+        "31.7 / 27.8, FHMM-3-10 10.2 / 30.6 / 26.6, FHMM-5-10 9.7 / 29.7 / 25.2, POST-5-10 9.7 / 28.4 / 24.8, HMM-80 "
         "10.1 / 30.7 / 26.4.",
         "",
-        f"Whole run {total / 60:.0f} minutes on {os.cpu_count()} cores.",
-        "",
+        "" if options.report else f"This run: {total / 60:.0f} minutes on {os.cpu_count()} cores.",
     ]
     text = "\n".join(lines)
     print(text)

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from contract.cases import SENTENCES
 from oracles.factorial_product import enumerate_paths, flat_hmm, forward_log_likelihood, joint_states
 from sentences import is_one_sentence
-from undertow import Corpus, FactorialHMM, LagCounts, load
+from undertow import HMM, Corpus, FactorialHMM, LagCounts, load
 from undertow.engine import DaskCluster, Processes, Threads
 from undertow.errors import InputError
 from undertow.kernels.discrete_chain_logs import forward_backward_logs
@@ -153,6 +153,18 @@ def test_one_layer_is_em_for_hidden_markov_models():
         other = FactorialParams(pi[None], A[None], normalised[:, None])
     assert_allclose(flat_hmm(*params)[2], flat_hmm(*other)[2], rtol=0, atol=1e-4)
     assert_allclose(params.transition, other.transition, rtol=0, atol=1e-4)
+
+
+def test_one_layer_is_the_hmm_of_this_package(corpus):
+    hmm = HMM(3, n_blocks=1, n_iter=3, n_chunks=1, random_state=0).fit(corpus)
+    emit = np.maximum(hmm.emission_.dense(), 1e-30)
+    params = FactorialParams(hmm.initial_[None], hmm.transition_.dense()[None], np.log(emit).T[:, None].copy())
+    params = FactorialParams(*(np.asarray(p, dtype=np.float64) for p in params))
+    machine = Machine(params._replace(theta=bounded(params.theta)), Inference(True))
+    ids, offsets = np.asarray(corpus.ids), np.asarray(corpus.offsets)
+    found = machine.exact(ids, offsets)
+    assert_allclose(found.log_likelihood.sum() / corpus.n_tokens, hmm.score(corpus), rtol=1e-4)
+    assert_allclose(found.gamma[:, 0], np.concatenate(hmm.posterior(corpus)), rtol=0, atol=1e-3)
 
 
 # --- the estimator --------------------------------------------------------------------------------------
