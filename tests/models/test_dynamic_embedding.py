@@ -9,6 +9,7 @@ import pytest
 from sentences import is_one_sentence
 from undertow import DynamicEmbedding, Events, load
 from undertow.errors import InputError, NotFittedError
+from undertow.models.base import InterruptedFitWarning
 from undertow.models.dynamic_queries import align_frames, discoveries, distances
 
 NAMES = (["A1", "A2", "B"], ["X1", "X2", "Y"])
@@ -396,3 +397,29 @@ def test_events_can_be_fitted_directly(tmp_path: Path) -> None:
     assert (
         pair.mean.shape == pair.probability.shape == (3,) and 0 <= pair.probability.min() <= pair.probability.max() <= 1
     )
+
+
+def test_a_page_of_the_map(tmp_path: Path) -> None:
+    pytest.importorskip("undertow.view.map_page", reason="the page is another room's")
+    model = DynamicEmbedding(n_iter=1, random_state=0).fit([*small_events(), (1990, "<script>x</script>", "c0", 2)])
+    model.save_html(tmp_path / "map.html")
+    page = (tmp_path / "map.html").read_text("utf-8")
+    assert "<script>x</script>" not in page and "r0" in page
+    with pytest.raises(InputError, match="exists"):
+        model.save_html(tmp_path / "map.html")
+
+
+def test_a_large_full_covariance_is_made_once_after_the_blocks() -> None:
+    """The drift is learned in blocks; Ctrl-C before the full form leaves a model in blocks that says so."""
+    rng = np.random.default_rng(0)
+    events = [(t, f"r{i}", f"c{j}", int(rng.poisson(3)) + 1) for t in (1, 2) for i in range(30) for j in range(50)]
+    model = DynamicEmbedding(n_iter=2, random_state=0).fit(events)
+    assert model.covariance_ == "full" and model.filtered_covariances_.shape == (2, 160, 160)
+
+    def stop(event: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.warns(InterruptedFitWarning):
+        cut = DynamicEmbedding(n_iter=2, random_state=0, callbacks=[stop]).fit(events)
+    assert cut.covariance_ == "blocks" and "interrupted" in cut.covariance_reason_
+    assert cut.filtered_covariances_.shape == (2, 80, 2, 2) and len(cut.history_) == 1
