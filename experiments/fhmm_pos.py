@@ -3,7 +3,7 @@
     .venv/bin/pip install -c constraints.txt '.[crf]'
     OMP_NUM_THREADS=1 .venv/bin/python experiments/fhmm_pos.py            # writes experiments/results/fhmm_pos.md
     .venv/bin/python experiments/fhmm_pos.py --quick                      # a few minutes: less of everything
-    .venv/bin/python experiments/fhmm_pos.py --select                     # for choosing settings: never looks at the tests
+    .venv/bin/python experiments/fhmm_pos.py --select                     # for choosing settings
 
 Representations from the first tokens of eLife and the labelled text without its tags; a CRF trained by the averaged
 perceptron (python-crfsuite) on EWT train and MASC, tested on GENIA dev and CRAFT dev. OOV: never in the labelled text;
@@ -121,8 +121,14 @@ def lexical(words: list[str]) -> list[list[str]]:
         f = ["1", f"w={lower[i]}"]
         f += [f"s{n}={lower[i][-n:]}" for n in (1, 2, 3, 4) if len(word) > n]
         f += [f"p{n}={lower[i][:n]}" for n in (1, 2, 3) if len(word) > n]
-        f += [name for name, yes in (("A", word[0].isupper()), ("AA", word.isupper()), ("#", any(c.isdigit() for c in word)),
-                                     ("-", "-" in word), ("*", not any(c.isalnum() for c in word))) if yes]  # fmt: skip
+        seen = {
+            "A": word[0].isupper(),
+            "AA": word.isupper(),
+            "#": any(c.isdigit() for c in word),
+            "-": "-" in word,
+            "*": not any(c.isalnum() for c in word),
+        }
+        f += [name for name, yes in seen.items() if yes]
         f += [f"w{d}={lower[i + d] if 0 <= i + d < len(words) else '|'}" for d in (-2, -1, 1, 2)]
         out.append(f)
     return out
@@ -303,8 +309,9 @@ def report(
         "# Tagging out of the domain with layers of states",
         "",
         f"Representations from {corpus.n_tokens:,} tokens (the first {scale.text:,} of eLife, and the labelled text), "
-        f"V = {len(corpus.vocabulary):,} with classes of unknown words. Labelled: {n_train:,} tokens of EWT train and MASC, "
-        f"as many of each; averaged perceptron, {scale.rounds} rounds. Error in %, mean over seeds (± the standard deviation).",
+        f"V = {len(corpus.vocabulary):,} with classes of unknown words. Labelled: {n_train:,} tokens of EWT train and "
+        f"MASC, as many of each; averaged perceptron, {scale.rounds} rounds. Error in %, mean over seeds (± the standard "
+        "deviation).",
         "",
         "| features | seeds | "
         + " | ".join(f"{name}: all | OOV | rare" for name in data.tests)
@@ -314,8 +321,8 @@ def report(
     for name in dict.fromkeys(row.name for row in done):
         rows = [row for row in done if row.name == name]
         values = np.array([row.errors for row in rows])
-        cells = [f"{m:.2f}" + (f" ± {s:.2f}" if len(rows) > 1 else "")
-                 for m, s in zip(values.mean(axis=0).ravel(), values.std(axis=0, ddof=min(1, len(rows) - 1)).ravel(), strict=True)]  # fmt: skip
+        means, deviations = values.mean(axis=0).ravel(), values.std(axis=0, ddof=min(1, len(rows) - 1)).ravel()
+        cells = [f"{m:.2f}" + (f" ± {s:.2f}" if len(rows) > 1 else "") for m, s in zip(means, deviations, strict=True)]
         learn = np.mean([row.seconds for row in rows])
         lines.append(f"| {name} | {len(rows)} | " + " | ".join(cells) + f" | {learn:.0f} |")
     lines += ["", "| model | log-likelihood a token, held-out eLife | emission parameters a word | seconds to learn |",
@@ -326,9 +333,9 @@ def report(
         lines.append(f"| {name} | {np.mean(values):.3f}{spread} | {wide[name]} | {np.mean(seconds[name]):.0f} |")
     lines += [
         "",
-        "The paper (news labels, biomedical test; all / OOV / rare): lexical 10.5 / 32.2 / 28.0, FHMM-1-10 10.4 / 31.7 / "
-        "27.8, FHMM-3-10 10.2 / 30.6 / 26.6, FHMM-5-10 9.7 / 29.7 / 25.2, POST-5-10 9.7 / 28.4 / 24.8, HMM-80 10.1 / 30.7 / "
-        "26.4.",
+        "The paper (news labels, biomedical test; all / OOV / rare): lexical 10.5 / 32.2 / 28.0, FHMM-1-10 10.4 / 31.7 "
+        "/ 27.8, FHMM-3-10 10.2 / 30.6 / 26.6, FHMM-5-10 9.7 / 29.7 / 25.2, POST-5-10 9.7 / 28.4 / 24.8, HMM-80 "
+        "10.1 / 30.7 / 26.4.",
         "",
         f"Whole run {total / 60:.0f} minutes on {os.cpu_count()} cores.",
         "",

@@ -97,7 +97,7 @@ def test_low_rank_rows_sum_to_one_though_counts_be_missing(factor: float) -> Non
     out, into = 5 * rng.random((2, 6, 3))
     out[4] = 0
     into[:, 1] = 0
-    T = smooth_low_rank_transition(out, into, BLOCKS, Smoothing().times(factor))
+    T = smooth_low_rank_transition(out, into, np.full(6, 1 / 6), BLOCKS, Smoothing().times(factor))
     np.testing.assert_allclose(T.R.sum(axis=1), 1, rtol=1e-6)
     np.testing.assert_allclose(T.ET.sum(axis=0), 1, rtol=1e-6)
     if factor == 0:

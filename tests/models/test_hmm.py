@@ -184,6 +184,14 @@ def test_blocks_are_chosen_by_size() -> None:
     assert HMM(600, n_iter=1, random_state=0).fit(corpus).params_.blocks.n_blocks == 600 // 32
 
 
+def test_as_many_blocks_as_words_and_the_default_on_a_small_text() -> None:
+    """The unknown word, which the text lacks, must not be left alone with a block of states."""
+    n_words = len({w for s in SENTENCES for w in s})
+    for model in (made({"n_states": 40, "n_blocks": n_words}), HMM(n_iter=1, random_state=0).fit(SENTENCES)):
+        np.testing.assert_allclose(model.emission_.dense().sum(axis=1), 1, rtol=1e-5)
+        assert math.isfinite(model.score([["the", "zzz"]]))
+
+
 def test_samples_come_as_often_as_the_model_says() -> None:
     model = made(BLOCKS, n_iter=6)
     drawn = model.sample(6000, random_state=1)

@@ -39,7 +39,7 @@ def one_thread():
     torch.set_num_threads(n)
 
 
-QUICK = Options(width=8, batch_tokens=32, n_warm=5)
+QUICK = Options(width=8, dropout=0.5, learning_rate=5e-3, batch_tokens=32, n_warm=5)
 BATCH = Batch(np.array([0, 3, 5, 1, 1, 4, 2, 0, 5]), np.array([0, 4, 4, 9]))
 BLOCKS = (np.array([0, 1, 4, 6]), np.array([1, 0, 2, 1, 2, 1]))  # states of each block, block of each word
 ONE = (np.array([0, 6]), np.zeros(6, dtype=np.int64))

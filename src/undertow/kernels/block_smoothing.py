@@ -184,9 +184,13 @@ def shares(n_states: NDArray[np.float64], first: NDArray[np.int64]) -> NDArray[n
 
 
 def smooth_low_rank_transition(
-    out: NDArray[np.float64], into: NDArray[np.float64], blocks: Blocks, smoothing: Smoothing
+    out: NDArray[np.float64],
+    into: NDArray[np.float64],
+    share: NDArray[np.float64],
+    blocks: Blocks,
+    smoothing: Smoothing,
 ) -> BlockLowRank:
-    """R from n(z, f), backing off to the mean row of the block; E from n(f, z'), backing off to all arrivals."""
+    """R from n(z, f), backing off to the mean row of the block; E from n(f, z'), backing off to the states' shares."""
     k, edges = smoothing.feature, blocks.first[:-1]
     overall = distribution(out.sum(axis=0))
     of_block = np.add.reduceat(out, edges, axis=0)
@@ -195,10 +199,9 @@ def smooth_low_rank_transition(
     R = (out + k * of_block[blocks.state_block()]) / _not_zero(total + k)
     R[total[:, 0] + k <= 0] = overall
     k = smoothing.arrival
-    arrivals = distribution(into.sum(axis=1))
     total = into.sum(axis=0)
-    ET = (into + k * arrivals[:, None]) / _not_zero(total + k)
-    ET[:, total + k <= 0] = arrivals[:, None]
+    ET = (into + k * share[:, None]) / _not_zero(total + k)
+    ET[:, total + k <= 0] = share[:, None]
     # counts may be float32 sums: rows that should be one are made one
     R /= R.sum(axis=1, keepdims=True)
     ET /= ET.sum(axis=0)
@@ -234,11 +237,21 @@ def state_tokens(counts: NDArray[np.float64], blocks: Blocks) -> NDArray[np.floa
     return np.asarray(found, dtype=np.float64)
 
 
+def state_shares(tokens: NDArray[np.float64], words: NDArray[Any], blocks: Blocks) -> NDArray[np.float64]:
+    """(Z,) share of each state in the text: its block's, which is counted, times its own in the block.
+
+    No block is without, though no chunk with its words was read yet.
+    """
+    known = blocks.word_block >= 0
+    of_block = np.bincount(blocks.word_block[known], weights=words[known], minlength=blocks.n_blocks).astype(np.float64)
+    return distribution(distribution(of_block)[blocks.state_block()] * shares(tokens, blocks.first))
+
+
 def smooth_initial(
-    counts: NDArray[np.float64], n_states: NDArray[np.float64], smoothing: Smoothing
+    counts: NDArray[np.float64], share: NDArray[np.float64], smoothing: Smoothing
 ) -> NDArray[np.float32]:
     """Starts, backing off to the states' shares of the whole text."""
-    return distribution(counts + smoothing.initial * distribution(n_states)).astype(np.float32)
+    return distribution(counts + smoothing.initial * share).astype(np.float32)
 
 
 def distribution(x: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -59,23 +59,23 @@ class HMM(Estimator):
     n_states: Z. n_blocks: words and states are cut into so many blocks and a state emits only words of its block; None:
     one for every 32 states, none (1) below 512 states. rank: None for a full transition (with blocks: a matrix for each
     pair of blocks seen), or F for one through F features. band: half-width of a band beside a low rank, without blocks
-    only. init: "clusters", "spectral" or "random". parameterization: "table" (EM) or "neural" (needs PyTorch). n_iter:
-    passes over the text; n_chunks: parts of it after each of which the parameters are renewed (1: plain EM). smoothing:
-    multiplies all pseudo-counts; 0 is maximum likelihood. carry: go on from sentence to sentence instead of beginning
-    each anew. validation: share of the text, its end, that is held out to stop early; None for none. warm_start: let
-    `fit` go on from the parameters at hand.
+    only. init: "random" (blocks are clusters all the same), "clusters" or "spectral". parameterization: "table" (EM) or
+    "neural" (needs PyTorch). n_iter: passes over the text; n_chunks: parts of it after each of which the parameters are
+    renewed (1: plain EM). smoothing: multiplies all pseudo-counts; 0 is maximum likelihood. carry: go on from sentence
+    to sentence instead of beginning each anew. validation: share of the text, its end, that is held out to stop early;
+    None for none. warm_start: let `fit` go on from the parameters at hand.
     """
 
     kind = "hmm"
 
     def __init__(
         self,
-        n_states: int = 4096,
+        n_states: int = 6144,
         *,
         n_blocks: int | None = None,
         rank: int | None = None,
         band: int = 0,
-        init: str = "clusters",
+        init: str = "random",
         parameterization: str = "table",
         n_iter: int = 12,
         n_chunks: int = 8,

@@ -79,16 +79,19 @@ class BlockMStep(NamedTuple):
 
     def __call__(self, stats: BlockStats | LowRankStats) -> BlockParams:
         tokens = block_smoothing.state_tokens(stats.emission, self.blocks)
+        share = block_smoothing.state_shares(tokens, self.words, self.blocks)
         transition: Any
         if isinstance(stats, LowRankStats):
-            transition = block_smoothing.smooth_low_rank_transition(stats.out, stats.into, self.blocks, self.smoothing)
+            transition = block_smoothing.smooth_low_rank_transition(
+                stats.out, stats.into, share, self.blocks, self.smoothing
+            )
         else:
             transition = block_smoothing.smooth_transitions(
                 stats.pairs, tokens, self.blocks, self.layout, self.bigram, self.smoothing
             )
         return BlockParams(
             self.blocks,
-            block_smoothing.smooth_initial(stats.initial, tokens, self.smoothing),
+            block_smoothing.smooth_initial(stats.initial, share, self.smoothing),
             transition,
             block_smoothing.smooth_emission(stats.emission, self.words, self.blocks, self.smoothing, self.unseen),
         )
@@ -111,7 +114,7 @@ class PlainMStep(NamedTuple):
         emission *= np.float32(1 - self.unseen)
         emission[~seen] = self.unseen / max(int((~seen).sum()), 1)
         transition = self.start.transition.m_step(stats.transition, 0.5 * self.smoothing)
-        initial = block_smoothing.smooth_initial(stats.initial, tokens, constants)
+        initial = block_smoothing.smooth_initial(stats.initial, block_smoothing.distribution(tokens), constants)
         return PlainParams(ChainParams(initial, transition, emission))
 
 

@@ -40,7 +40,7 @@ Vectors = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
 INITS = ("random", "clusters", "spectral")
-SOFTNESS = 0.5  # measured on WikiText-2: 14 passes give valid 265, from hard parts 285 and falling slower
+SOFTNESS = 0.5  # WikiText-2, 1,017 states: valid 283 after 5 passes, 293 from hard parts, and falling faster
 CONTEXTS = 128  # classes of neighbours that parts are made by, where the model itself has fewer blocks
 MOST_STATES_NNLS = 4096  # beyond, the pairs of parts are taken as they are
 NMF_STEPS = 30

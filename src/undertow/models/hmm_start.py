@@ -40,7 +40,7 @@ def choose_blocks(n_blocks: int | None, n_states: int, n_words: int) -> int:
         if n_blocks > n_words:
             raise InputError(f"n_blocks={n_blocks} are more than the {n_words} words of the text: ask for fewer.")
         return n_blocks
-    return 1 if n_states < LARGE else max(1, min(n_states // STATES_PER_BLOCK, n_words // 4))
+    return 1 if n_states < LARGE else max(1, min(n_states // STATES_PER_BLOCK, n_words))
 
 
 def begin(
@@ -57,11 +57,16 @@ def begin(
 ) -> Start:
     """Parameters from pair counts, by one M-step from the expected counts that `hmm_start` imagines."""
     softness = SOFTNESS if rank is None else LOW_RANK_SOFTNESS
-    start = hmm_start(
-        counts, n_states, n_blocks=n_blocks, rank=rank, init=init, rng=rng, softness=softness, n_threads=n_threads
-    )
     words = counts.vocabulary.counts
-    if n_blocks == 1:
+    options: dict[str, Any] = {"rank": rank, "init": init, "rng": rng, "softness": softness, "n_threads": n_threads}
+    start = hmm_start(counts, n_states, n_blocks=n_blocks, **options)
+    if n_blocks > 1 and len(np.unique(start.word_block[words > 0])) < n_blocks:
+        # a block had only words that the text has not, and its states could emit nothing
+        used, seen = np.unique(start.word_block[words > 0], return_inverse=True)
+        block = np.zeros(len(words), dtype=np.int32)
+        block[words > 0] = seen
+        start = hmm_start(counts, n_states, n_blocks=len(used), word_block=block, **options)
+    if len(start.first) == 2:
         return _begin_plain(start, words, rank, band, smoothing, rng)
     blocks = Blocks.of(np.where(words > 0, start.word_block, -1), np.diff(start.first))
     m_step = BlockMStep.of(chunks, blocks, words, smoothing)
