@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time as clock
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -22,10 +22,7 @@ from undertow.errors import InputError
 from undertow.kernels.cooccurrence_field import Table, field_sums
 from undertow.models import dynamic_queries as queries
 from undertow.models.base import (
-    Estimator,
     InterruptedFitWarning,
-    SavedState,
-    TensorSpec,
     TrainingEvent,
     check_callbacks,
     check_random_state,
@@ -43,8 +40,9 @@ from undertow.models.dynamic_filter import (
 from undertow.models.dynamic_learning import Iteration, Problem, improve, make_noise
 from undertow.models.dynamic_links import expected_squares, forecast_shares, meeting_probabilities, pair_shares
 from undertow.models.dynamic_map import MapData, MapPair
-from undertow.models.dynamic_names import Names, pack, unpack
+from undertow.models.dynamic_names import Names
 from undertow.models.dynamic_queries import Timeline
+from undertow.models.dynamic_saving import SavedMap
 from undertow.models.dynamic_start import (
     correspondence,
     damp,
@@ -54,7 +52,8 @@ from undertow.models.dynamic_start import (
     score_dispersion,
     static_map,
 )
-from undertow.text.event_times import clean_time, order_times
+from undertow.models.dynamic_tables import gap_after, join_later, make_tables, mean_log_probability, newcomers, onto
+from undertow.text.event_times import clean_time
 from undertow.text.events import Events
 
 Array = npt.NDArray[np.float64]
@@ -86,7 +85,7 @@ class Link(NamedTuple):
     probability: float
 
 
-class DynamicEmbedding(Estimator):
+class DynamicEmbedding(SavedMap):
     """Positions of rows and columns that drift over time, from counts of how often they meet.
 
     dim: coordinates of the map. purpose: "look" takes counts at face value, so that the map follows them, and
@@ -176,7 +175,7 @@ class DynamicEmbedding(Estimator):
         look = self.purpose == "look" or (self.purpose == "auto" and self.dim <= 3)
 
         burstiness = float(self.burstiness if self.burstiness is not None else 0.0 if look else BURSTINESS)
-        tables = _tables(events, burstiness)
+        tables = make_tables(events, burstiness)
         pooled = make_table(sum(damp(t, burstiness) for t in events.tables), n_rows)
         assert pooled is not None  # Events have counts
         static, tau2 = static_map(pooled, correspondence(pooled, n, int(self.dim), rng), settings)
@@ -269,13 +268,13 @@ class DynamicEmbedding(Estimator):
             return self.fit(X)
         self._check_params()
         new = Events.build(X)
-        joined = _joined(self.events_, new)
+        joined = join_later(self.events_, new)
         means, covs = self._extended(joined)
         n_rows = len(joined.row_names)
         settings = self._settings()
         n = means.shape[1]
         noise = make_noise(tuple(self.drift_), self.start_variance_, n_rows, n)
-        tables = _tables(joined, self.burstiness_)
+        tables = make_tables(joined, self.burstiness_)
         belief, total = Belief(means[-1], covs[-1]), self.history_[-1]
         new_means, new_covs = [], []
         seen = np.zeros(n, dtype=bool)
@@ -286,7 +285,7 @@ class DynamicEmbedding(Estimator):
             belief = predict(belief, joined.gaps[t], noise, settings)
             table = tables[t]
             if table is not None:
-                start = _newcomers(table, belief.mean, seen)
+                start = newcomers(table, belief.mean, seen)
                 belief, evidence = condition(belief, table, start, settings)
                 seen[table.present] = True
                 total += evidence
@@ -324,11 +323,6 @@ class DynamicEmbedding(Estimator):
 
     def _noise(self) -> Noise:
         return make_noise(tuple(self.drift_), self.start_variance_, self._names.n_rows, len(self._names.all))
-
-    def _prepare(self) -> None:
-        """What queries share; the smoother runs when it is first asked for."""
-        self._names = Names(self.events_.row_names, self.events_.column_names, self.events_.kind_names)
-        self._cache: dict[str, Any] = {}
 
     # --- what was learned -------------------------------------------------------------------------------
 
@@ -414,7 +408,7 @@ class DynamicEmbedding(Estimator):
 
     def _tables(self) -> list[Table | None]:
         if "tables" not in self._cache:
-            self._cache["tables"] = _tables(self.events_, self.burstiness_)
+            self._cache["tables"] = make_tables(self.events_, self.burstiness_)
         tables: list[Table | None] = self._cache["tables"]
         return tables
 
@@ -534,7 +528,7 @@ class DynamicEmbedding(Estimator):
         events = Events.build(X)
         if len(events.times) != 1:
             raise InputError(f"log_likelihood takes the events of one step, and these are of {len(events.times)}.")
-        counts = _onto(events.tables[0], events, self.events_)
+        counts = onto(events.tables[0], events, self.events_)
         total = float(counts.sum())
         if not total > 0:
             raise InputError("None of these events is between names on the map: there is nothing to judge.")
@@ -551,8 +545,8 @@ class DynamicEmbedding(Estimator):
                     shape=table.counts.shape,
                 ).tocsr()
                 judged = table._replace(counts=spread, transposed=sp.csr_array(spread.T))
-                return _mean_log_probability(judged, x)
-        gap = _gap_after(self.events_, time)
+                return mean_log_probability(judged, x)
+        gap = gap_after(self.events_, time)
         shares, _ = self._next_shares(gap)
         pairs = counts.tocoo()
         return float((pairs.data * np.log(np.maximum(shares[pairs.row, pairs.col], 1e-300))).sum() / total)
@@ -616,91 +610,6 @@ class DynamicEmbedding(Estimator):
 
         map_page.save_html(self.map_data(), path, overwrite=overwrite)
 
-    # --- saving -----------------------------------------------------------------------------------------
-
-    @classmethod
-    def _tensor_spec(cls, state: SavedState) -> dict[str, TensorSpec]:
-        f = state.fitted
-        a, w, d, T = (f[k] for k in ("n_rows", "n_columns", "dim", "n_times"))
-        n = a + w
-        cov = (T, n, d, d) if f["covariance"] == "blocks" else (T, n * d, n * d)
-        return {
-            "column_ends": TensorSpec("int64", (w,)),
-            "column_names": TensorSpec("uint8", (f["column_bytes"],)),
-            "drift": TensorSpec("float64", (2,)),
-            "event_columns": TensorSpec("int32", (f["n_events"],)),
-            "event_counts": TensorSpec("float64", (f["n_events"],)),
-            "event_rows": TensorSpec("int32", (f["n_events"],)),
-            "event_steps": TensorSpec("int64", (T + 1,)),
-            "filtered_covariances": TensorSpec("float64", cov),
-            "filtered_means": TensorSpec("float64", (T, n, d)),
-            "gaps": TensorSpec("float64", (T,)),
-            "row_ends": TensorSpec("int64", (a,)),
-            "row_names": TensorSpec("uint8", (f["row_bytes"],)),
-        }
-
-    def _tensors(self) -> dict[str, npt.NDArray[Any]]:
-        events = self.events_
-        (row_names, row_ends), (column_names, column_ends) = pack(events.row_names), pack(events.column_names)
-        tables = [t.tocoo() for t in events.tables]
-        return {
-            "column_ends": column_ends,
-            "column_names": column_names,
-            "drift": self.drift_,
-            "event_columns": np.concatenate([t.col for t in tables]).astype(np.int32),
-            "event_counts": np.concatenate([t.data for t in tables]),
-            "event_rows": np.concatenate([t.row for t in tables]).astype(np.int32),
-            "event_steps": np.cumsum([0, *(t.nnz for t in tables)]).astype(np.int64),
-            "filtered_covariances": self.filtered_covariances_,
-            "filtered_means": self.filtered_means_,
-            "gaps": np.array(events.gaps),
-            "row_ends": row_ends,
-            "row_names": row_names,
-        }
-
-    def _fitted_scalars(self) -> dict[str, Any]:
-        events = self.events_
-        return {
-            "dim": int(self.filtered_means_.shape[2]),
-            "n_times": len(events.times),
-            "n_rows": len(events.row_names),
-            "n_columns": len(events.column_names),
-            "n_events": events.n_events,
-            "row_bytes": sum(len(x.encode()) for x in events.row_names),
-            "column_bytes": sum(len(x.encode()) for x in events.column_names),
-            "times": events.times,
-            "kind_names": list(events.kind_names),
-            "covariance": self.covariance_,
-            "covariance_reason": self.covariance_reason_,
-            "start_variance": self.start_variance_,
-            "tempering": self.tempering_,
-            "burstiness": self.burstiness_,
-        }
-
-    def _restore(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
-        f = state.fitted
-        shape, steps = (f["n_rows"], f["n_columns"]), tensors["event_steps"]
-        rows, columns, counts = (tensors[f"event_{k}"] for k in ("rows", "columns", "counts"))
-        if len(f["times"]) != f["n_times"] or (np.diff(steps) < 0).any() or steps[0] != 0 or steps[-1] != len(counts):
-            raise ValueError("the steps do not fit the events")
-        if len(counts) and (min(rows.min(), columns.min()) < 0 or counts.min() <= 0):
-            raise ValueError("an event is no event")
-        tables = [
-            sp.coo_array((counts[a:b], (rows[a:b], columns[a:b])), shape=shape).tocsr()
-            for a, b in zip(steps[:-1].tolist(), steps[1:].tolist(), strict=True)
-        ]
-        row_names, column_names = (unpack(tensors[f"{k}_names"], tensors[f"{k}_ends"]) for k in ("row", "column"))
-        kinds = (str(f["kind_names"][0]), str(f["kind_names"][1]))
-        self.events_ = Events(list(f["times"]), tensors["gaps"].tolist(), row_names, column_names, tables, kinds)
-        self.drift_ = tensors["drift"]
-        self.filtered_means_ = tensors["filtered_means"]
-        self.filtered_covariances_ = tensors["filtered_covariances"]
-        self.covariance_ = str(f["covariance"])
-        self.covariance_reason_ = str(f["covariance_reason"])
-        for name in ("start_variance", "tempering", "burstiness"):
-            setattr(self, name + "_", float(f[name]))
-        self._prepare()
-
 
 # --- small parts ----------------------------------------------------------------------------------------
 
@@ -718,79 +627,6 @@ def _drift_pair(drift: Any) -> tuple[float, float] | None:
             f"DynamicEmbedding: drift={drift!r} must be a variance, a pair (rows, columns) of them, or None."
         )
     return max(float(pair[0]), LEAST_VARIANCE), max(float(pair[1]), LEAST_VARIANCE)
-
-
-def _tables(events: Events, burstiness: float) -> list[Table | None]:
-    return [make_table(damp(t, burstiness), len(events.row_names)) for t in events.tables]
-
-
-def _newcomers(table: Table, mean: Array, seen: npt.NDArray[np.bool_]) -> Array:
-    """Where the search begins: entities never seen before start among their partners, not at the prior's centre."""
-    start = mean.copy()
-    for rows, counts, partners in (
-        (table.rows, table.counts, table.columns),
-        (table.columns, table.transposed, table.rows),
-    ):
-        new = ~seen[rows]
-        if new.any():
-            known = seen[partners].astype(np.float64)
-            weight = counts @ known
-            centre = counts @ (known[:, None] * mean[partners]) / np.maximum(weight, 1e-300)[:, None]
-            start[rows[new]] = centre[new]
-    return start
-
-
-def _gap_after(events: Events, time: Any) -> float:
-    """Time from the last step to a later one; 1 for labels and for steps that are not later."""
-    last = events.times[-1]
-    if isinstance(time, str) != isinstance(last, str):
-        return 1.0
-    ordered, gaps = order_times([*events.times, time])
-    k = ordered.index(time)
-    if k < len(ordered) - 1:
-        raise InputError(f"The step {time!r} comes before the last one, {last!r}, and is not one of this map's.")
-    return float(gaps[k])
-
-
-def _onto(table: Any, source: Events, target: Events) -> Any:
-    """A table in the order of another's names; what the other does not know is dropped."""
-    rows, columns = ({name: k for k, name in enumerate(x)} for x in (target.row_names, target.column_names))
-    r = np.array([rows.get(x, -1) for x in source.row_names])
-    c = np.array([columns.get(x, -1) for x in source.column_names])
-    pairs = table.tocoo()
-    i, j = r[pairs.row], c[pairs.col]
-    ok = (i >= 0) & (j >= 0)
-    shape = (len(target.row_names), len(target.column_names))
-    return sp.coo_array((pairs.data[ok], (i[ok], j[ok])), shape=shape).tocsr()
-
-
-def _joined(old: Events, new: Events) -> Events:
-    """The events of later steps behind those of a map."""
-    texts = {isinstance(t, str) for t in [*old.times, *new.times]}
-    if len(texts) > 1:
-        raise InputError("The new steps and the map's are not alike: one has numbers and the other text.")
-    overlap = [t for t in new.times if t in old.times]
-    ordered, gaps = order_times([*old.times, *new.times])
-    if overlap or ordered[: len(old.times)] != old.times:
-        late = overlap[0] if overlap else next(t for t in ordered if t in new.times)
-        raise InputError(f"partial_fit takes later steps only, and {late!r} is not after {old.times[-1]!r}.")
-    row_names = sorted({*old.row_names, *new.row_names})
-    column_names = sorted({*old.column_names, *new.column_names})
-    shell = Events(ordered, gaps, row_names, column_names, [], old.kind_names)
-    tables = [_onto(t, old, shell) for t in old.tables] + [_onto(t, new, shell) for t in new.tables]
-    # distances in time are measured anew; those of the map stay as they were
-    return Events(ordered, [*old.gaps, *gaps[len(old.times) :]], row_names, column_names, tables, old.kind_names)
-
-
-def _mean_log_probability(table: Table, x: Array) -> float:
-    """Mean log p(i, j) of the counts of a table under its own frequencies."""
-    pairs = table.counts.tocoo()
-    X, Y = x[table.rows], x[table.columns]
-    Z = field_sums(X, Y, table.p_rows, table.p_columns).Z
-    log_p = np.log(table.p_rows[pairs.row] * table.p_columns[pairs.col] / Z) - ((X[pairs.row] - Y[pairs.col]) ** 2).sum(
-        1
-    )
-    return float((pairs.data * log_p).sum() / pairs.data.sum())
 
 
 __all__ = ["DynamicEmbedding", "Link", "Mover", "Neighbor", "Timeline"]
