@@ -26,36 +26,27 @@ from undertow.progress import Progress
 @jobs_option
 @overwrite_option
 @json_option
-def command(
-    inputs: tuple[str, ...],
-    out: str,
-    clusters: int,
-    iterations: int,
-    seed: int | None,
-    jobs: int,
-    overwrite: bool,
-    as_json: bool,
-    **given: Any,
-) -> None:
+def command(**given: Any) -> None:
     """Cluster words by their neighbours and write a line a word: bit string, word, count, with tabs between.
 
     INPUTS is one counts directory, one corpus directory, or text files, from which a corpus is built beside the output.
     Words whose bit strings begin alike are alike. Ctrl-C keeps the last finished pass and writes its clusters.
     """
-    if out == "-" and as_json:
+    out, iterations, seed = given["out"], given["iterations"], given["seed"]
+    if out == "-" and given["as_json"]:
         raise click.UsageError("Standard output takes the paths or the --json report, not both: give a file with -o.")
     from undertow.files import check_file_target
     from undertow.results.word_clusters import WordClusters
 
     began = time.perf_counter()
     if out != "-":
-        check_file_target(Path(out), overwrite=overwrite)
+        check_file_target(Path(out), overwrite=given["overwrite"])
     facts: dict[str, Any] = {"paths": out}
     with progress_bar() as progress:
-        counts = _counts(inputs, out, jobs, overwrite, progress, given, facts)
+        counts = _counts(given, progress, facts)
         progress(Progress("clusters", 0, iterations, "pass"))
         model = WordClusters(
-            clusters,
+            given["clusters"],
             n_iter=iterations,
             init="frequency" if seed is None else "random",
             random_state=seed,
@@ -64,34 +55,27 @@ def command(
     if out == "-":
         sys.stdout.buffer.writelines(model.path_lines())
         return
-    model.save_paths(out, overwrite=overwrite)
+    model.save_paths(out, overwrite=given["overwrite"])
     facts |= {
         "tokens": counts.n_tokens,
         "words": len(model.paths),
-        "clusters": clusters,
+        "clusters": given["clusters"],
         "passes": len(model.history_),
         "objective": round(model.history_[-1], 6),
         "seconds": round(time.perf_counter() - began, 1),
     }
-    show(facts, as_json)
+    show(facts, given["as_json"])
 
 
 def _progress(event: Any) -> Progress:
     return Progress("clusters", event.iteration, event.n_iter, "pass", f"objective {event.objective:.4f}")
 
 
-def _counts(
-    inputs: tuple[str, ...],
-    out: str,
-    jobs: int,
-    overwrite: bool,
-    progress: Any,
-    given: dict[str, Any],
-    facts: dict[str, Any],
-) -> Any:
+def _counts(given: dict[str, Any], progress: Any, facts: dict[str, Any]) -> Any:
     """The counts given, or those of the corpus or text."""
     from undertow.text.lag_counts import LagCounts
 
+    inputs, out = given["inputs"], given["out"]
     kind = one_kind(inputs)
     if kind == "counts":
         if len(inputs) > 1:
@@ -99,7 +83,7 @@ def _counts(
         return LagCounts.open(inputs[0])
     if kind == "text" and out == "-":
         raise click.UsageError("A corpus is built from text beside the output: give a file with -o, or a corpus.")
-    corpus = open_or_build(inputs, str(Path(out).with_suffix(".counts")), kind, jobs, overwrite, progress, given)
+    corpus = open_or_build(inputs, Path(out).with_suffix(".corpus"), kind, given, progress)
     if kind == "text":
         facts["corpus"] = str(corpus.path)
-    return LagCounts.from_corpus(corpus, lags=1, n_jobs=jobs, progress=progress)
+    return LagCounts.from_corpus(corpus, lags=1, n_jobs=given["jobs"], progress=progress)

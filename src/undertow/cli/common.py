@@ -80,19 +80,19 @@ def dask_options(f: F) -> F:
 
 
 @contextmanager
-def dask_engine(
-    dask: str | None, jobs: int, tls_ca: str | None, tls_cert: str | None, tls_key: str | None
-) -> Iterator[Engine | None]:
-    """The cluster that was asked for, or None for the verb's own choice."""
+def asked_engine(given: dict[str, Any]) -> Iterator[Engine | None]:
+    """The cluster that `dask_options` ask for, or None for the verb's own choice."""
+    dask = given.get("dask")
+    keys = {k: given.get(k) for k in ("tls_ca", "tls_cert", "tls_key")}
     if dask is None:
-        if tls_ca or tls_cert or tls_key:
+        if any(keys.values()):
             raise click.UsageError("--tls-ca, --tls-cert and --tls-key go with --dask.")
         yield None
         return
     from undertow.engine import open_engine
 
     spec = "dask" if dask == "local" else dask
-    with open_engine(spec, jobs, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key) as engine:
+    with open_engine(spec, given["jobs"], **keys) as engine:
         yield engine
 
 

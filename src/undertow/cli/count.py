@@ -9,7 +9,7 @@ import click
 
 from undertow.cli.common import (
     Size,
-    dask_engine,
+    asked_engine,
     dask_options,
     jobs_option,
     json_option,
@@ -32,51 +32,30 @@ from undertow.errors import InputError
 @dask_options
 @overwrite_option
 @json_option
-def command(
-    inputs: tuple[str, ...],
-    out: str,
-    lags: int,
-    across: bool,
-    memory: int,
-    jobs: int,
-    dask: str | None,
-    tls_ca: str | None,
-    tls_cert: str | None,
-    tls_key: str | None,
-    overwrite: bool,
-    as_json: bool,
-    **given: Any,
-) -> None:
+def command(**given: Any) -> None:
     """Count word pairs at lags 1..L into a directory.
 
     INPUTS is one corpus directory; or text files, from which a corpus is built first, beside the counts; or several
     counts directories over one vocabulary, which are added. After an interruption the same command goes on.
     """
-    from undertow.files import read_json
+    from undertow.files import exists_error, read_json
     from undertow.text.corpus import MANIFEST
     from undertow.text.lag_counts import LagCounts
 
+    inputs, out, overwrite = given["inputs"], Path(given["out"]), given["overwrite"]
     kind = one_kind(inputs)
-    facts: dict[str, Any] = {"counts": out}
-    with progress_bar() as progress, dask_engine(dask, jobs, tls_ca, tls_cert, tls_key) as engine:
+    facts: dict[str, Any] = {"counts": given["out"]}
+    with progress_bar() as progress, asked_engine(given) as engine:
         if kind == "counts":
             parts = [LagCounts.open(i) for i in inputs]
             counts = LagCounts.merge(parts, out, overwrite=overwrite, progress=progress)
         else:
-            corpus = open_or_build(inputs, out, kind, jobs, overwrite, progress, given)
+            if out.exists() and not overwrite:
+                raise exists_error(out)  # before the text is read, not after it
+            corpus = open_or_build(inputs, sibling(out, ".counts", ".corpus"), kind, given, progress)
             facts["corpus"] = str(corpus.path)
-            counts = LagCounts.from_corpus(
-                corpus,
-                lags=lags,
-                across=across,
-                n_jobs=jobs,
-                engine=engine,
-                out=out,
-                memory=memory,
-                overwrite=overwrite,
-                progress=progress,
-            )
-    manifest = read_json(Path(out) / MANIFEST)  # its sums, so that the counts need not be read again
+            counts = count_into(out, corpus, given["lags"], given, engine, progress, across=given["across"])
+    manifest = read_json(out / MANIFEST)  # its sums, so that the counts need not be read again
     facts |= {
         "tokens": counts.n_tokens,
         "words": len(counts.vocabulary),
@@ -85,7 +64,25 @@ def command(
         "pairs": manifest["pairs"],
         "different_pairs": manifest["nnz"],
     }
-    show(facts, as_json)
+    show(facts, given["as_json"])
+
+
+def count_into(
+    out: Path, corpus: Any, lags: int, given: dict[str, Any], engine: Any, progress: Any, *, across: bool = False
+) -> Any:
+    from undertow.text.lag_counts import LagCounts
+
+    return LagCounts.from_corpus(
+        corpus,
+        lags=lags,
+        across=across,
+        n_jobs=given["jobs"],
+        engine=engine,
+        out=out,
+        memory=given["memory"],
+        overwrite=given["overwrite"],
+        progress=progress,
+    )
 
 
 def one_kind(inputs: tuple[str, ...]) -> str:
@@ -111,20 +108,16 @@ def kind_of(path: str) -> str:
     return str(read_json(directory / MANIFEST).get("format", "")).removeprefix("undertow ") or "unknown"
 
 
-def open_or_build(
-    inputs: tuple[str, ...], out: str, kind: str, jobs: int, overwrite: bool, progress: Any, given: dict[str, Any]
-) -> Any:
-    """The corpus to count: the one given, or one built from the text beside the counts."""
+def open_or_build(inputs: tuple[str, ...], beside: Path, kind: str, given: dict[str, Any], progress: Any) -> Any:
+    """The corpus given, or one built from the text as the directory `beside`."""
     from undertow.text.corpus import Corpus
 
     if kind != "text":
         return Corpus.open(inputs[0])
-    target = Path(out)
-    if target.exists() and not overwrite:
-        from undertow.files import exists_error
+    built = build_arguments(given) | {"n_jobs": given["jobs"], "overwrite": given["overwrite"]}
+    return Corpus.build(list(inputs), beside, progress=progress, **built)
 
-        raise exists_error(target)
-    beside = target.with_name(target.name.removesuffix(".counts") + ".corpus")
-    return Corpus.build(
-        list(inputs), beside, n_jobs=jobs, overwrite=overwrite, progress=progress, **build_arguments(given)
-    )
+
+def sibling(path: Path, suffix: str, other: str) -> Path:
+    """a/b.lds -> a/b.counts, and a/b -> a/b.counts."""
+    return path.with_name(path.name.removesuffix(suffix) + other)
