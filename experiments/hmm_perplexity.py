@@ -37,9 +37,8 @@ def hmm(**settings: Any) -> dict[str, Any]:
     return {"kind": "hmm", "settings": settings}
 
 
-def member(blocks: int, states: int) -> dict[str, Any]:
-    return hmm(n_states=states, n_blocks=blocks, n_iter=11, init="random", carry=True, random_state=blocks)
-
+# blocks of the other models of the mixture: other numbers of blocks cut the words in other ways
+MEMBERS = (96, 112, 128, 144, 160, 176, 208, 224, 240, 256)
 
 ROWS: dict[str, dict[str, Any]] = {
     "kn2": {"kind": "kn", "n": 2},
@@ -48,23 +47,22 @@ ROWS: dict[str, dict[str, Any]] = {
     "lds": {"kind": "lds", "settings": {"n_components": 200, "random_state": 0}},
     "default": hmm(random_state=0),
     "dense-512": hmm(n_states=512, n_blocks=1, random_state=0),
-    **{f"blocks-{2**e}": hmm(n_states=2**e, n_blocks=128, random_state=0) for e in (9, 10, 11, 13)},
-    "low-rank-2048-128": hmm(n_states=2048, n_blocks=128, rank=128, init="clusters", random_state=0),
-    "low-rank-32768-256": hmm(n_states=2**15, n_blocks=128, rank=256, init="clusters", n_iter=3, random_state=0),
-    "clusters-4096": hmm(n_states=4096, init="clusters", random_state=0),
-    "clusters-2048": hmm(n_states=2048, n_blocks=128, init="clusters", random_state=0),
-    "spectral-2048": hmm(n_states=2048, n_blocks=128, init="spectral", random_state=0),
-    **{
-        f"mix-{g}": member(g, z)
-        for g, z in ((128, 4096), (160, 2560), (192, 3072), (112, 1792), (256, 4096), (144, 2304), (96, 2304))
-    },
-    **{f"mix-{g}-wide": member(g, z) for g, z in ((160, 5120), (112, 4480), (224, 7168))},
+    **{f"states-{2**e}": hmm(n_states=2**e, random_state=0) for e in range(9, 16)},
+    "clusters": hmm(init="clusters", random_state=0),
+    "spectral": hmm(init="spectral", random_state=0),
+    "carried": hmm(carry=True, random_state=0),
+    "pairs-2048-64": hmm(n_states=2048, n_blocks=64, random_state=0),
+    **{f"rank-{r}": hmm(n_states=2048, n_blocks=64, rank=r, random_state=0) for r in (32, 64, 128, 256)},
+    "no-blocks-1024-rank-64": hmm(n_states=1024, n_blocks=1, rank=64, n_iter=6, random_state=0),
+    "no-blocks-1024-rank-64-band-16": hmm(n_states=1024, n_blocks=1, rank=64, band=16, n_iter=6, random_state=0),
+    "low-rank-32768-256": hmm(n_states=2**15, n_blocks=128, rank=256, n_iter=3, random_state=0),
+    **{f"member-{g}": hmm(n_states=32 * g, n_blocks=g, random_state=g) for g in MEMBERS},
 }
-MEMBERS = ["default", *(name for name in ROWS if name.startswith("mix-"))]
+MIXED = ["default", *(f"member-{g}" for g in MEMBERS)]
 MIXTURES = {
-    "mixture of HMMs": MEMBERS,
+    "mixture of HMMs": MIXED,
     "HMM and Kneser–Ney": ["default", "kn5"],
-    "mixture of HMMs and Kneser–Ney": [*MEMBERS, "kn5"],
+    "mixture of HMMs and Kneser–Ney": [*MIXED, "kn5"],
 }
 
 
@@ -139,7 +137,7 @@ def main() -> None:
     parser.add_argument("--rows", nargs="*", choices=list(ROWS), default=list(ROWS))
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--select", action="store_true", help="fit on nine tenths of train, score on the rest")
-    parser.add_argument("--work", type=Path, default=Path("hmm_perplexity.work"))
+    parser.add_argument("--work", type=Path, default=HERE / "work" / "hmm")
     parser.add_argument("--out", type=Path, default=HERE / "results" / "hmm_perplexity.md")
     given = parser.parse_args()
     work = given.work / ("quick" if given.quick else "select" if given.select else "valid")

@@ -152,8 +152,8 @@ class HMM(Estimator):
             corpus = Corpus.from_sentences(corpus.token_lists(), vocabulary=self.vocabulary_)
         text, other = self._split(corpus, validation)
         if self.parameterization == "neural":
-            params, history = _neural_fit()(self, text, other)
-            self._finish(params, history, [], corpus)
+            params, history, scores = _neural_fit()(self, text, other)
+            self._finish(params, history, scores, corpus)
             return self
         chunks = hmm_em.cut(text, min(self.n_chunks, text.n_sentences), self.carry)
         held = [shard for chunk in hmm_em.cut(other, 1, self.carry) for shard in chunk] if other is not None else []

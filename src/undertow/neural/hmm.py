@@ -250,8 +250,9 @@ def epochs(
 
 def fit_neural(
     hmm: Any, corpus: Corpus, validation: Corpus | None = None, *, options: Options | None = None
-) -> tuple[Params, list[float]]:
-    """Tables of a neural HMM with the parameters of `hmm` (states, blocks, rank, init, n_iter, seed), and its history.
+) -> tuple[Params, list[float], list[float]]:
+    """Tables of a neural HMM with the parameters of `hmm` (states, blocks, rank, init, n_iter, seed), its history, and
+    log p a token of `validation` after each epoch.
 
     With `validation` the tables are those of the epoch that served it best. Ctrl-C keeps the last finished epoch.
     """
@@ -266,7 +267,9 @@ def fit_neural(
         torch.set_num_threads(threads)
 
 
-def _fit(hmm: Any, corpus: Corpus, validation: Corpus | None, options: Options) -> tuple[Params, list[float]]:
+def _fit(
+    hmm: Any, corpus: Corpus, validation: Corpus | None, options: Options
+) -> tuple[Params, list[float], list[float]]:
     rng, callbacks = check_random_state(hmm.random_state), check_callbacks(hmm.callbacks)
     began = time.perf_counter()
     words = corpus.vocabulary.counts
@@ -279,11 +282,14 @@ def _fit(hmm: Any, corpus: Corpus, validation: Corpus | None, options: Options) 
     other = [] if validation is None else batches(validation, options.batch_tokens, hmm.carry)
     unseen = unseen_mass(words, hmm.smoothing)
     history: list[float] = []
-    kept, best = None, -np.inf
+    scores: list[float] = []
+    kept = None
     try:
         for epoch in epochs(network, text, other, options, hmm.n_iter, unseen, optimizer, rng):
-            if epoch.held_out is None or epoch.held_out > best:
-                kept, best = epoch.params, -np.inf if epoch.held_out is None else epoch.held_out
+            if epoch.held_out is None or epoch.held_out > max(scores, default=-np.inf):
+                kept = epoch.params
+            if epoch.held_out is not None:
+                scores.append(epoch.held_out)
             history.append(epoch.log_likelihood)
             event = TrainingEvent(len(history), hmm.n_iter, history[-1], time.perf_counter() - began)
             if hmm.verbose:
@@ -300,7 +306,7 @@ def _fit(hmm: Any, corpus: Corpus, validation: Corpus | None, options: Options) 
             stacklevel=4,
         )
     assert kept is not None
-    return kept, history
+    return kept, history, scores
 
 
 def _begin(hmm: Any, corpus: Corpus, options: Options, rng: np.random.Generator) -> tuple[Network, HMMStart]:

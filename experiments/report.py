@@ -1,0 +1,164 @@
+"""The evidence on one page: every table of results/, with plots, as one HTML file that needs no network.
+
+    .venv/bin/python experiments/report.py                 # writes docs/evidence.html
+    .venv/bin/python experiments/report.py --check         # only says whether that page is up to date
+
+The first part, results/verdicts.md, is written by hand: what each paper claims and whether it holds here. The rest is
+what the experiments wrote.
+"""
+
+from __future__ import annotations
+
+import argparse
+import html
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from markdown_page import Heading, Table, number, parse, render
+from plots import dots, lines
+
+HERE = Path(__file__).parent
+PAGE = HERE.parent / "docs" / "evidence.html"
+
+# pages in the order of the report, under the paper that they answer
+CHAPTERS: dict[str, list[str]] = {
+    "Gaussian linear dynamical systems (Belanger & Kakade)": [
+        "lds_transitions",
+        "tagging_pos",
+        "lds_pos",
+        "tagging_ner",
+        "lds_start",
+        "lds_noise",
+        "lds_rnn",
+    ],
+    "Hidden Markov models with many states": ["hmm_perplexity", "hmm_neural"],
+    "Factorial hidden Markov models (Nepal & Yates)": ["fhmm_pos"],
+    "Dynamic social network embedding (Sarkar, Siddiqi & Gordon)": ["dynamic_nips"],
+}
+
+
+def dot_plot(title: str, label: str, *columns: str) -> Callable[[Table], str | None]:
+    """Rows of a table that has these columns; rows without a number in them are left out."""
+
+    def draw(table: Table) -> str | None:
+        if label not in table.header or not set(columns) <= set(table.header):
+            return None
+        where = [table.header.index(c) for c in columns]
+        rows = [r for r in table.rows if len(r) == len(table.header) and any(number(r[i]) is not None for i in where)]
+        if len(rows) < 2:
+            return None
+        names = [re.sub(r"[*`]", "", r[table.header.index(label)]) for r in rows]
+        return dots(title, names, {c: [number(r[i]) for r in rows] for c, i in zip(columns, where, strict=True)})
+
+    return draw
+
+
+def line_plot(title: str, label: str, x_name: str, *, log_y: bool = False) -> Callable[[Table], str | None]:
+    """A line a row, through the columns whose heads are numbers; the first column is headed `label`."""
+
+    def draw(table: Table) -> str | None:
+        heads = [float(m[1]) if (m := re.fullmatch(r"(?:epoch )?(\d+)", c)) else None for c in table.header]
+        if table.header[0] != label or sum(h is not None for h in heads) < 2:
+            return None
+        series = {}
+        for row in table.rows:
+            cells = ((h, number(c)) for h, c in zip(heads, row, strict=True))
+            series[row[0]] = [(h, v) for h, v in cells if h is not None and v is not None]
+        return lines(title, series, x_name, log_y=log_y)
+
+    return draw
+
+
+def states_plot(table: Table) -> str | None:
+    """Perplexity against the number of states, of the rows named after it."""
+    if table.header[:1] != ["row"] or "perplexity" not in table.header:
+        return None
+    at = table.header.index("perplexity")
+    points = [
+        (float(m[1]), value)
+        for row in table.rows
+        if (m := re.fullmatch(r"states-(\d+)", row[0])) and (value := number(row[at])) is not None
+    ]
+    if len(points) < 2:
+        return None
+    return lines("Perplexity of valid against the number of states", {"HMM": points}, "states", log_x=True)
+
+
+PLOTS: dict[str, list[Callable[[Table], str | None]]] = {
+    "lds_pos": [dot_plot("Accuracy of a local classifier on CRAFT dev", "vectors", "accuracy")],
+    "lds_start": [line_plot("Log-likelihood a token after full EM iterations", "start, after iterations", "iteration")],
+    "hmm_perplexity": [states_plot, dot_plot("Perplexity of WikiText-2 valid", "row", "perplexity")],
+    "hmm_neural": [line_plot("Perplexity of held-out text after each epoch", "form", "epoch")],
+    "dynamic_nips": [dot_plot("Next year's links: area under the curve", "", "all: AUC", "new: AUC")],
+}
+
+STYLE = """
+:root{--ink:#1c2430;--soft:#5b6675;--line:#d9dee5;--paper:#fff;--panel:#f6f8fa;
+--0:#1f6fb2;--1:#d9622b;--2:#2f8f5b;--3:#8a5fb5;--4:#b58a1f;--5:#c0407a}
+@media (prefers-color-scheme:dark){:root{--ink:#e4e9ef;--soft:#9aa7b5;--line:#37414d;--paper:#14191f;--panel:#1c232b;
+--0:#6db3ee;--1:#f0935f;--2:#6cc893;--3:#bd97e3;--4:#e0bd5c;--5:#ec86b3}}
+body{margin:0 auto;max-width:60rem;padding:2rem 1.2rem 5rem;font:16px/1.55 system-ui,sans-serif;color:var(--ink);
+background:var(--paper)}
+h1{line-height:1.2}h2{margin-top:3.5rem;border-bottom:2px solid var(--line);padding-bottom:.3rem}h3{margin-top:2.4rem}
+a{color:var(--0)}nav li{margin:.15rem 0}.wide{overflow-x:auto}
+table{border-collapse:collapse;font-size:.88rem;margin:1rem 0}th,td{padding:.3rem .65rem;text-align:left;
+border-bottom:1px solid var(--line);vertical-align:top}th{color:var(--soft);font-weight:600}
+.n{text-align:right;font-variant-numeric:tabular-nums}code{font-size:.9em;background:var(--panel);padding:.1em .3em;
+border-radius:3px}pre{background:var(--panel);padding:.8rem;overflow-x:auto}
+figure{margin:1.5rem 0;background:var(--panel);border-radius:8px;padding:1rem}figcaption{font-weight:600}
+svg{width:100%;height:auto}
+svg text{font:13px system-ui,sans-serif;fill:var(--ink)}svg .axis{fill:var(--soft);font-size:12px}
+.grid{stroke:var(--line)}.lead{stroke:var(--line);stroke-width:2}polyline{fill:none;stroke-width:2}
+""" + "".join(f".c{i}{{fill:var(--{i})}}.l{i}{{stroke:var(--{i})}}" for i in range(6))
+
+
+def chapter_page(name: str, text: str) -> str:
+    """A result page: its blocks, and behind each table the plot that fits it."""
+    out = []
+    for i, block in enumerate(parse(text)):
+        deeper = block._replace(level=block.level + 1) if isinstance(block, Heading) else block
+        out.append(render(deeper, anchor=name if i == 0 else ""))
+        if isinstance(block, Table):
+            out += [svg for plot in PLOTS.get(name, []) if (svg := plot(block)) is not None]
+    return "\n".join(out)
+
+
+def build(results: Path) -> str:
+    titles, parts = [], []
+    for chapter, names in CHAPTERS.items():
+        there = [n for n in names if (results / f"{n}.md").exists()]
+        if not there:
+            continue
+        parts.append(f"<h2>{html.escape(chapter)}</h2>")
+        for name in there:
+            text = (results / f"{name}.md").read_text(encoding="utf-8")
+            title = text.split("\n", 1)[0].removeprefix("# ")
+            titles.append(f'<li><a href="#{name}">{html.escape(title)}</a></li>')
+            parts.append(chapter_page(name, text))
+    verdicts = [render(b) for b in parse((results / "verdicts.md").read_text(encoding="utf-8"))[1:]]
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
+        'content="width=device-width,initial-scale=1"><title>undertow: the evidence</title>'
+        f"<style>{STYLE}</style></head><body>\n<h1>undertow: the evidence</h1>\n"
+        + "\n".join(verdicts)
+        + f"\n<nav><h2>The experiments</h2><ul>{''.join(titles)}</ul></nav>\n"
+        + "\n".join(parts)
+        + "\n</body></html>\n"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args()
+    page = build(HERE / "results")
+    if options.check:
+        sys.exit(None if PAGE.exists() and PAGE.read_text(encoding="utf-8") == page else f"{PAGE} is out of date.")
+    PAGE.write_text(page, encoding="utf-8")
+    print(f"{PAGE}: {len(page):,} characters")
+
+
+if __name__ == "__main__":
+    main()
