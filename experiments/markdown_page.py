@@ -82,10 +82,10 @@ def inline(text: str) -> str:
     """Code, bold, emphasis and links; everything else is text. Links to other pages of ours stay text."""
     out = []
     for i, part in enumerate(text.split("`")):
-        escaped = html.escape(part)
         if i % 2:
-            out.append(f"<code>{escaped}</code>")
+            out.append(f"<code>{html.escape(part)}</code>")
             continue
+        escaped = html.escape(part).replace("\\*", "&#42;")
         escaped = re.sub(r"\[([^\]]+)\]\((https?://[^)\s]+)\)", r'<a href="\2">\1</a>', escaped)
         escaped = re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", escaped)
         escaped = re.sub(r"\*\*([^*]+)\*\*", r"<strong>\1</strong>", escaped)

@@ -14,7 +14,7 @@ from contract.cases import SENTENCES
 from oracles.discrete_chain_dense import dense_answers
 from sentences import is_one_sentence
 from undertow import HMM, Corpus, load
-from undertow.engine import Processes, Threads
+from undertow.engine import DaskCluster, Processes, Threads
 from undertow.errors import FormatError, InputError
 from undertow.models.base import TrainingEvent
 
@@ -115,6 +115,17 @@ def test_any_number_of_workers_gives_the_same_bits(form: dict[str, Any], monkeyp
         assert model.history_ == one.history_
         assert model.emission_.dense().tobytes() == one.emission_.dense().tobytes()
         assert model.transition_.dense().tobytes() == one.transition_.dense().tobytes()
+
+
+def test_a_cluster_gives_the_same_bits_and_keeps_the_held_out_history(monkeypatch: Any) -> None:
+    monkeypatch.setattr("undertow.models.hmm_em.SHARD_TOKENS", 12)
+    with DaskCluster(n_workers=2) as cluster:
+        for form in (BLOCKS, LOW_RANK, DENSE):
+            settings = {**made(form, n_chunks=2).get_params(), "validation": 0.3}
+            one, other = HMM(**settings).fit(SENTENCES), HMM(**settings).fit(SENTENCES, engine=cluster)
+            assert other.history_ == one.history_ and other.validation_history_ == one.validation_history_ != []
+            assert other.emission_.dense().tobytes() == one.emission_.dense().tobytes()
+            assert other.transition_.dense().tobytes() == one.transition_.dense().tobytes()
 
 
 @forms
