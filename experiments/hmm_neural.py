@@ -66,8 +66,9 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--seeds", type=int, default=3, help="of dense and low; the other rows have one")
     parser.add_argument("--rows", nargs="*", choices=list(ROWS), default=list(ROWS))
-    parser.add_argument("--work", type=Path, default=HERE / "work" / "hmm_neural.json")
+    parser.add_argument("--work", type=Path, default=HERE / "work")
     given = parser.parse_args()
+    work = given.work / "hmm_neural.json"
     if given.quick:
         given.states, given.tokens, given.words, given.epochs, given.seeds = 32, 30_000, 1000, 3, 1
         given.rows = ["dense", "low"]
@@ -77,8 +78,8 @@ def main() -> None:
     dev = Corpus.from_sentences(all_lines[cut:], vocabulary=text.vocabulary)
     valid = Corpus.from_sentences(first("valid", given.tokens // 7), vocabulary=text.vocabulary)
     kept: dict[str, Any] = {}
-    if not given.quick and given.work.exists():
-        kept = json.loads(given.work.read_text())
+    if not given.quick and work.exists():
+        kept = json.loads(work.read_text())
     for row in given.rows:
         for seed in range(given.seeds if row in ("dense", "low") else 1):
             key = f"{row} {seed} {given.states} {given.tokens} {given.words} {given.epochs}"
@@ -95,8 +96,8 @@ def main() -> None:
             }
             print(key, kept[key], flush=True)
             if not given.quick:
-                given.work.parent.mkdir(parents=True, exist_ok=True)
-                given.work.write_text(json.dumps(kept))
+                given.work.mkdir(parents=True, exist_ok=True)
+                work.write_text(json.dumps(kept))
     page = table(kept, text, valid, given)
     print(page)
     if given.quick:
