@@ -61,6 +61,52 @@ def beside(vectors: Any) -> Any:
     return np.hstack([np.vstack([zero, vectors[:-1]]), vectors, np.vstack([vectors[1:], zero])])
 
 
+class Codes:
+    """Vectors as codes: the nearest of k centres, for several k, as CRFs like their features (Guo et al., 2014).
+
+    The centres are found by k-means (Lloyd, `n_iter` rounds) among the vectors of a sample of sentences.
+    """
+
+    def __init__(
+        self,
+        vectors: Any,
+        sample: Sequence[Sequence[str]],
+        sizes: Sequence[int],
+        *,
+        name: str,
+        window: int | None = None,
+    ) -> None:
+        self.vectors, self.name, self.window = vectors, name, window
+        points = np.concatenate(vectors.vectors(sample))
+        self.centres = [_k_means(points, k) for k in sizes]
+
+    def features(self, sentences: Sequence[Sequence[str]]) -> list[list[dict[str, float]]]:
+        out = []
+        for array in self.vectors.vectors(sentences):
+            codes = [_nearest(array, c).tolist() for c in self.centres]
+            out.append([{f"{i}={code}": 1.0 for i, code in enumerate(row)} for row in zip(*codes, strict=True)])
+        return out
+
+
+def _nearest(points: Any, centres: Any) -> Any:
+    if not len(points):
+        return np.zeros(0, dtype=np.int64)
+    return np.argmax(points @ centres.T - 0.5 * (centres**2).sum(axis=1), axis=1)
+
+
+def _k_means(points: Any, k: int, n_iter: int = 15, seed: int = 0) -> Any:
+    rng = np.random.default_rng(seed)
+    centres = points[rng.choice(len(points), k, replace=False)]
+    for _ in range(n_iter):
+        code = np.concatenate([_nearest(p, centres) for p in np.array_split(points, len(points) // 20_000 + 1)])
+        order = np.argsort(code, kind="stable")
+        counts = np.bincount(code, minlength=k)
+        filled = np.flatnonzero(counts)
+        starts = (np.cumsum(counts) - counts)[filled]
+        centres[filled] = np.add.reduceat(points[order], starts, axis=0) / counts[filled, None]
+    return centres
+
+
 # --- text -----------------------------------------------------------------------------------------------
 
 
@@ -179,14 +225,69 @@ def factorial(
 
 
 def lds(
-    corpus: Corpus, n_components: int, work: Path, *, counts: LagCounts | None = None, n_jobs: int = 1, **settings: Any
+    corpus: Corpus,
+    n_components: int,
+    work: Path,
+    *,
+    counts: LagCounts | Callable[[], LagCounts] | None = None,
+    n_jobs: int = 1,
+    **settings: Any,
 ) -> Learned:
-    """A linear dynamical system; its seconds include the counting unless `counts` are given."""
+    """A linear dynamical system; its seconds include the counting unless `counts` are given or known already."""
     key = f"lds-{n_components}{_words(settings)}-{key_of(corpus)}"
     model = LDS(n_components, random_state=0, n_jobs=n_jobs, **settings)
-    return kept(work, key, lambda: model.fit(corpus if counts is None else counts))
+
+    def fit() -> Any:
+        return model.fit(corpus if counts is None else counts() if callable(counts) else counts)
+
+    return kept(work, key, fit)
 
 
 def _words(settings: dict[str, Any]) -> str:
     """Settings as a part of a file's name."""
     return "".join(f"-{name}={value}" for name, value in sorted(settings.items()))
+
+
+class Sizes(NamedTuple):
+    """How large the representations of a table are."""
+
+    vectors: int = 100  # of word2vec
+    clusters: int = 1000
+    states: int = 80
+    passes: int = 4  # of the HMM's EM, each in eight parts
+    epochs: int = 5  # of word2vec
+    n_iter: int = 50  # of the LDS
+    basis: float = 5.0
+
+
+class Models:
+    """All of them on one text, each learned when it is first asked for."""
+
+    def __init__(self, text: Corpus, work: Path, sizes: Sizes | None = None) -> None:
+        self.text, self.work, self.sizes = text, work, sizes or Sizes()
+        self._counts: LagCounts | None = None
+        self.took: dict[str, Learned] = {}
+
+    def __call__(self, name: str) -> Any:
+        """The model called `w2v`, `brown`, `hmm`, `lds-100` or `ssid-100`."""
+        if name not in self.took:
+            self.took[name] = self._learn(name)
+        return self.took[name].model
+
+    def _learn(self, name: str) -> Learned:
+        kind, _, width = name.partition("-")
+        s = self.sizes
+        if kind in ("lds", "ssid"):
+            chosen: dict[str, Any] = {} if s.n_iter == 50 else {"n_iter": s.n_iter, "basis": s.basis}
+            chosen = chosen if kind == "lds" else {"n_iter": 0, "n_full": 0}
+            return lds(self.text, int(width), self.work, counts=self._count, **chosen)
+        if kind == "w2v":
+            return word2vec(self.text, s.vectors, self.work, epochs=s.epochs)
+        if kind == "brown":
+            return clusters(self.text, self.work, s.clusters, n_iter=12)
+        return hmm(self.text, s.states, self.work, n_iter=s.passes)
+
+    def _count(self) -> LagCounts:
+        if self._counts is None:
+            self._counts = LagCounts.from_corpus(self.text, lags=7, n_jobs=1)
+        return self._counts
