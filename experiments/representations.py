@@ -61,52 +61,6 @@ def beside(vectors: Any) -> Any:
     return np.hstack([np.vstack([zero, vectors[:-1]]), vectors, np.vstack([vectors[1:], zero])])
 
 
-class Codes:
-    """Vectors as codes: the nearest of k centres, for several k, as CRFs like their features (Guo et al., 2014).
-
-    The centres are found by k-means (Lloyd, `n_iter` rounds) among the vectors of a sample of sentences.
-    """
-
-    def __init__(
-        self,
-        vectors: Any,
-        sample: Sequence[Sequence[str]],
-        sizes: Sequence[int],
-        *,
-        name: str,
-        window: int | None = None,
-    ) -> None:
-        self.vectors, self.name, self.window = vectors, name, window
-        points = np.concatenate(vectors.vectors(sample))
-        self.centres = [_k_means(points, k) for k in sizes]
-
-    def features(self, sentences: Sequence[Sequence[str]]) -> list[list[dict[str, float]]]:
-        out = []
-        for array in self.vectors.vectors(sentences):
-            codes = [_nearest(array, c).tolist() for c in self.centres]
-            out.append([{f"{i}={code}": 1.0 for i, code in enumerate(row)} for row in zip(*codes, strict=True)])
-        return out
-
-
-def _nearest(points: Any, centres: Any) -> Any:
-    if not len(points):
-        return np.zeros(0, dtype=np.int64)
-    return np.argmax(points @ centres.T - 0.5 * (centres**2).sum(axis=1), axis=1)
-
-
-def _k_means(points: Any, k: int, n_iter: int = 15, seed: int = 0) -> Any:
-    rng = np.random.default_rng(seed)
-    centres = points[rng.choice(len(points), k, replace=False)]
-    for _ in range(n_iter):
-        code = np.concatenate([_nearest(p, centres) for p in np.array_split(points, len(points) // 20_000 + 1)])
-        order = np.argsort(code, kind="stable")
-        counts = np.bincount(code, minlength=k)
-        filled = np.flatnonzero(counts)
-        starts = (np.cumsum(counts) - counts)[filled]
-        centres[filled] = np.add.reduceat(points[order], starts, axis=0) / counts[filled, None]
-    return centres
-
-
 # --- text -----------------------------------------------------------------------------------------------
 
 

@@ -151,7 +151,7 @@ def full(work: Path) -> None:
         "# Names with and without what models know of the words",
         "",
         "`OMP_NUM_THREADS=1 .venv/bin/python experiments/tagging_ner.py`; Belanger & Kakade, Table 3 (their numbers: "
-        "CoNLL 2003, representations of 1 G tokens of news). F1 of spans; p: paired bootstrap over sentences, two-sided.",
+        "CoNLL 2003, representations of 1 G tokens of news). F1 of spans; p: paired bootstrap over sentences.",
         "",
     ]
     tail = ["## Seconds to learn the representations", ""]
