@@ -26,7 +26,7 @@ from typing import Any
 from pos_data import first_tokens, tab_separated
 from representations import Models, Sizes
 from scoring import Row, Rows, Tags, bootstrap, f1, processor_seconds, shown_p, span_counts
-from tagging_pos import BIOMEDICAL_TOKENS, GENERAL_SHARE, Problem, took
+from tagging_pos import BIOMEDICAL_TOKENS, GENERAL_SHARE, LDS_VIEW, LEXICALISED, VECTORS, Problem, took
 from texts import biomedical, general
 
 from undertow.results.tagging import CRFTagger, Paths, Posteriors, States, Vectors
@@ -34,17 +34,8 @@ from undertow.results.tagging import CRFTagger, Paths, Posteriors, States, Vecto
 N_ITER = 60  # of L-BFGS
 L2 = 1.0
 
-# Chosen by --select
-VECTORS = {"scale": 3.0}
-
-TAGGERS: dict[str, Any] = {
-    "Lex": lambda m: [],
-    "Lex + Brown": lambda m: [Paths(m("brown"))],
-    "Lex + word2vec": lambda m: [Vectors(m("w2v"), "type", **VECTORS)],
-    "Lex + HMM-80": lambda m: [Posteriors(m("hmm"))],
-    "Lex + LDS": lambda m: [Vectors(m("lds-100"), "smooth", **VECTORS)],
-    "Lex + LDS + Brown": lambda m: [Vectors(m("lds-100"), "smooth", **VECTORS), Paths(m("brown"))],
-}
+# As chosen for tags (tagging_pos.py --select): nothing was chosen by names
+TAGGERS = LEXICALISED
 OURS = ("Lex + LDS", "Lex + LDS + Brown")
 PAPER = {  # CoNLL 2003, dev and test
     "Lex": (93.90, 89.34), "Lex + Brown": (93.79, 89.76), "Lex + word2vec": (94.14, 90.00), "Lex + LDS": (94.21, 89.9),
@@ -193,8 +184,8 @@ def quick(work: Path) -> int:
     found = {}
     for name, features in {
         "Lex": [],
-        "Lex + Brown": [Paths(models("brown"))],
-        "Lex + LDS": [Vectors(models("lds-30"), "smooth", **VECTORS)],
+        "Lex + Brown": [Paths(models("brown"), window=0)],
+        "Lex + LDS": [Vectors(models("lds-30"), LDS_VIEW, **VECTORS)],
     }.items():
         found[name] = float(f1(span_counts(problem.test, crf(problem, features)).sum(0)))
         print(f"{name}: F1 {100 * found[name]:.2f}", flush=True)

@@ -51,16 +51,18 @@ class Problem(NamedTuple):
 
 # --- what the taggers read ------------------------------------------------------------------------------
 
-# Chosen by --select, once for both texts
-VECTORS = {"scale": 3.0}
+# Chosen by --select on CRAFT, for all problems: LDS vectors of words ("type"), vectors (of length 1) times 3, and
+# no window for any of the features
+VECTORS: dict[str, Any] = {"scale": 3.0, "window": 0}
+LDS_VIEW = "type"
 
 LEXICALISED: dict[str, Any] = {
     "Lex": lambda m: [],
     "Lex + word2vec": lambda m: [Vectors(m("w2v"), "type", **VECTORS)],
-    "Lex + Brown": lambda m: [Paths(m("brown"))],
-    "Lex + HMM-80": lambda m: [Posteriors(m("hmm"))],
-    "Lex + LDS": lambda m: [Vectors(m("lds-100"), "smooth", **VECTORS)],
-    "Lex + LDS + Brown": lambda m: [Vectors(m("lds-100"), "smooth", **VECTORS), Paths(m("brown"))],
+    "Lex + Brown": lambda m: [Paths(m("brown"), window=0)],
+    "Lex + HMM-80": lambda m: [Posteriors(m("hmm"), window=0)],
+    "Lex + LDS": lambda m: [Vectors(m("lds-100"), LDS_VIEW, **VECTORS)],
+    "Lex + LDS + Brown": lambda m: [Vectors(m("lds-100"), LDS_VIEW, **VECTORS), Paths(m("brown"), window=0)],
 }
 
 LOCAL: dict[str, Any] = {
@@ -87,8 +89,12 @@ def to_select() -> dict[str, Any]:
         tried[f"Brown, window {window}"] = lambda m, w=window: [Paths(m("brown"), window=w)]
         tried[f"HMM-80 posteriors, window {window}"] = lambda m, w=window: [Posteriors(m("hmm"), window=w)]
     tried["HMM-80 states, window 0"] = lambda m: [States(m("hmm"), window=0)]
-    tried["LDS type, times 3, and Brown"] = lambda m: [Vectors(m("lds-100"), "type", scale=3.0), Paths(m("brown"))]
-    tried["word2vec, times 3, and Brown"] = lambda m: [Vectors(m("w2v"), "type", scale=3.0), Paths(m("brown"))]
+    for name, model in (("LDS type", "lds-100"), ("LDS smooth", "lds-100"), ("word2vec", "w2v")):
+        view = "smooth" if "smooth" in name else "type"
+        tried[f"{name}, times 3, and Brown, window 0"] = lambda m, k=model, v=view: [
+            Vectors(m(k), v, scale=3.0),
+            Paths(m("brown"), window=0),
+        ]
     return tried
 
 
@@ -286,8 +292,8 @@ def quick(work: Path) -> int:
         "SSID": (local, [Vectors(models("ssid-30"), "smooth")]),
         "EM": (local, [Vectors(models("lds-30"), "smooth")]),
         "Lex": (crf, []),
-        "Lex + Brown": (crf, [Paths(models("brown"))]),
-        "Lex + LDS": (crf, [Vectors(models("lds-30"), "smooth", **VECTORS)]),
+        "Lex + Brown": (crf, [Paths(models("brown"), window=0)]),
+        "Lex + LDS": (crf, [Vectors(models("lds-30"), LDS_VIEW, **VECTORS)]),
     }
     found = {}
     for name, (make, features) in taggers.items():
