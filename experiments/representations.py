@@ -228,6 +228,11 @@ class Models:
             self.took[name] = self._learn(name)
         return self.took[name].model
 
+    def look_up(self) -> None:
+        """Have all that the tables use, with the seconds they took."""
+        for name in ("w2v", "brown", "hmm", "lds-100", "ssid-100"):
+            self(name)
+
     def _learn(self, name: str) -> Learned:
         kind, _, width = name.partition("-")
         s = self.sizes

@@ -35,6 +35,9 @@ class Rows:
         self.place = place
         place.mkdir(parents=True, exist_ok=True)
 
+    def has(self, key: str) -> bool:
+        return (self.place / f"{key}.json").exists()
+
     def __call__(self, key: str, make: Callable[[], Tags]) -> Row:
         path = self.place / f"{key}.json"
         if not path.exists():

@@ -213,8 +213,9 @@ def main() -> int:
         "--quick", action="store_true", help="less of everything, on parts of train; exit code 1: a claim fails"
     )
     parser.add_argument("--select", action="store_true", help="score the forms of the features on parts of train")
-    parser.add_argument("--problems", nargs="+", default=PROBLEMS, choices=[*PROBLEMS, *LARGE])
-    parser.add_argument("--only", nargs="+", help="only these taggers")
+    parser.add_argument("--problems", nargs="+", default=PROBLEMS, choices=[*PROBLEMS, *LARGE], help="of the page")
+    parser.add_argument("--only", nargs="+", help="with --select: forms that begin so")
+    parser.add_argument("--report", action="store_true", help="train nothing: write what is kept in --work")
     parser.add_argument("--work", type=Path, default=Path(__file__).parent / "work")
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
@@ -235,16 +236,18 @@ def full(options: Any) -> None:
         done: dict[str, Row] = {}
         for make, kinds in ((local, LOCAL), (crf, LEXICALISED)):
             for name, features in kinds.items():
-                if options.only and name not in options.only:
+                key = f"{problem.name}-{name}"
+                if options.report and not rows.has(key):
                     continue
-                models = problem.models
-                done[name] = rows(f"{problem.name}-{name}", lambda m=models, f=features, k=make, q=problem: k(q, f(m)))
+                done[name] = rows(key, lambda f=features, k=make, q=problem: k(q, f(q.models)))
                 print(f"{problem.name}, {name}: {100 * right(problem.test, done[name].tags).mean():.2f}", flush=True)
+        if not done:
+            continue
+        problem.models.look_up()
         sections += table(problem, done)
         learned[problem.name.split()[0].rstrip(",")] = took(problem.models)
-        if not options.only and options.problems == PROBLEMS:
-            write(sections, learned)
     print("\n".join(sections))
+    write(sections, learned)
 
 
 def write(sections: list[str], learned: dict[str, list[str]]) -> None:
