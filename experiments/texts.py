@@ -36,6 +36,15 @@ def biomedical(work: Path, n_tokens: int | None) -> Corpus:
     return joined(elife(work), more=craft + genes, n_tokens=n_tokens)
 
 
+def sample(n_tokens: int, more: Iterable[list[str]], vocab_size: int = 8_000) -> Corpus:
+    """The first tokens of eLife and other sentences, in memory and with nothing kept: for --quick."""
+    text = _first(itertools.chain.from_iterable(map(Tokenizer(), _lines("text/elife.txt.xz"))), n_tokens)
+    elife_alone = Corpus.from_sentences(text, vocab_size=vocab_size, unknown_classes=True)
+    rule = {"tokenizer": Tokenizer().describe()}
+    start = Corpus(elife_alone.ids, elife_alone.offsets, elife_alone.vocabulary, manifest=rule)
+    return joined(start, more=more)
+
+
 def general(work: Path, share: float = 1.0) -> Corpus:
     """About 11 M tokens, or a share of them; the labelled text is there in any case."""
     place = work / f"general-{share:g}.corpus"
