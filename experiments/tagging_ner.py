@@ -39,6 +39,7 @@ N_GENES = 100_000  # tokens of BC2GM train
 
 # As chosen for tags (tagging_pos.py --select): nothing was chosen by names
 TAGGERS = LEXICALISED
+PROBLEMS = ["BC2GM", "WNUT-17"]
 OURS = ("Lex + LDS", "Lex + LDS + Brown")
 PAPER = {  # CoNLL 2003, dev and test
     "Lex": (93.90, 89.34), "Lex + Brown": (93.79, 89.76), "Lex + word2vec": (94.14, 90.00), "Lex + LDS": (94.21, 89.9),
@@ -68,17 +69,21 @@ def crf(problem: Problem, features: list[Any]) -> Tags:
     return tagger.predict([s.words for s in problem.test])
 
 
-def problems(work: Path, sizes: Sizes) -> Iterator[Problem]:
-    genes = first_tokens(tab_separated("bc2gm-ner.train"), N_GENES)
-    models = Models(biomedical(work, BIOMEDICAL_TOKENS), work, sizes)
-    yield Problem("BC2GM", genes, tab_separated("bc2gm-ner.dev"), models)
-    models = Models(general(work, GENERAL_SHARE), work, sizes)
-    yield Problem("WNUT-17", tab_separated("wnut17-ner.train"), tab_separated("wnut17-ner.dev"), models)
+def problems(work: Path, sizes: Sizes, wanted: list[str]) -> Iterator[Problem]:
+    if "BC2GM" in wanted:
+        genes = first_tokens(tab_separated("bc2gm-ner.train"), N_GENES)
+        models = Models(biomedical(work, BIOMEDICAL_TOKENS), work, sizes)
+        yield Problem("BC2GM", genes, tab_separated("bc2gm-ner.dev"), models)
+    if "WNUT-17" in wanted:
+        models = Models(general(work, GENERAL_SHARE), work, sizes)
+        yield Problem("WNUT-17", tab_separated("wnut17-ner.train"), tab_separated("wnut17-ner.dev"), models)
 
 
 def selection(work: Path, sizes: Sizes) -> Iterator[Problem]:
     """The beginnings and the ends of the train files."""
-    for problem, n_train, n_test in zip(problems(work, sizes), (60_000, 50_000), (40_000, 12_000), strict=True):
+    for problem, n_train, n_test in zip(
+        problems(work, sizes, PROBLEMS), (60_000, 50_000), (40_000, 12_000), strict=True
+    ):
         test = first_tokens(problem.train[::-1], n_test)
         yield problem._replace(train=first_tokens(problem.train, n_train), test=test)
 
@@ -126,6 +131,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="little of everything; exit code 1: the claim fails")
     parser.add_argument("--select", action="store_true", help="score the forms of the features on parts of train")
     parser.add_argument("--only", nargs="+", help="with --select: forms that begin so")
+    parser.add_argument("--problems", nargs="+", default=PROBLEMS, choices=PROBLEMS, help="of the page")
     parser.add_argument("--report", action="store_true", help="train nothing: write what is kept in --work")
     parser.add_argument("--work", type=Path, default=Path(__file__).parent / "work")
     options = parser.parse_args()
@@ -135,11 +141,11 @@ def main() -> int:
     if options.select:
         select(options.work, options.only)
     else:
-        full(options.work, options.report)
+        full(options.work, options.problems, options.report)
     return 0
 
 
-def full(work: Path, report: bool) -> None:
+def full(work: Path, wanted: list[str], report: bool) -> None:
     rows = Rows(work / "tagging_ner")
     lines = [
         "# Names with and without what models know of the words",
@@ -149,7 +155,7 @@ def full(work: Path, report: bool) -> None:
         "",
     ]
     tail = ["## Seconds to learn the representations", ""]
-    for problem in problems(work, Sizes()):
+    for problem in problems(work, Sizes(), wanted):
         done: dict[str, Row] = {}
         for name, features in TAGGERS.items():
             if report and not rows.has(f"{problem.name}-{name}"):
