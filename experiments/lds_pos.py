@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 from pos_data import Tagged, craft_articles, data_dir, respell
+from representations import beside, word2vec
 from scipy.stats import binomtest
 
 from undertow import LDS, Corpus, LagCounts
@@ -38,44 +39,6 @@ def classify(train: Any, tags: Any, test: Any, seed: int) -> Any:
         warnings.simplefilter("ignore", ConvergenceWarning)  # twelve passes are the setting, for all rows alike
         network.fit(train * scale, tags)
     return network.predict(test * scale)
-
-
-def word2vec(corpus: Corpus, size: int, work: Path, classes: bool) -> tuple[Any, float]:
-    """(V, size) CBOW vectors by gensim with the settings of the paper, and the seconds they took.
-
-    Plainly, every word outside the vocabulary is `<unk>`; with `classes` it is the class that the LDS sees.
-    """
-    vocabulary = corpus.vocabulary
-    kept = work / f"w2v-{size}{'-classes' if classes else ''}.npz"
-    if not kept.exists():
-        from gensim.models import Word2Vec
-
-        spelling = list(vocabulary.words)
-        if not classes:
-            spelling[: vocabulary.n_special] = [vocabulary.unknown] * vocabulary.n_special
-        text = work / "elife.tokens.txt"
-        with open(text, "w", encoding="utf-8") as f:
-            for ids in corpus.sentences():
-                f.write(" ".join([spelling[i] for i in ids.tolist()]) + "\n")
-        start = time.perf_counter()
-        model = Word2Vec(
-            corpus_file=str(text), vector_size=size, window=3, negative=10, epochs=5, workers=2, sg=0, min_count=1
-        )
-        seconds = time.perf_counter() - start
-        vectors = np.zeros((len(vocabulary), size), dtype=np.float32)
-        for i, word in enumerate(spelling):
-            if word in model.wv:
-                vectors[i] = model.wv[word]
-        np.savez(kept, vectors=vectors, seconds=seconds)
-    with np.load(kept) as z:
-        vectors, seconds = z["vectors"], float(z["seconds"])
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9), seconds
-
-
-def window(vectors: Any) -> Any:
-    """Each row with the one before and the one after it."""
-    zero = np.zeros_like(vectors[:1])
-    return np.hstack([np.vstack([zero, vectors[:-1]]), vectors, np.vstack([vectors[1:], zero])])
 
 
 def main() -> None:
@@ -128,9 +91,11 @@ def main() -> None:
             print(lines[-1], flush=True)
 
         for name, classes in (("word2vec CBOW", False), ("word2vec CBOW + classes", True)):
-            vectors, seconds = word2vec(corpus, h, work, classes)
+            # "": the names of these files from when there was no other text
+            table, _, seconds = word2vec(corpus, h, work, classes=classes, key="", workers=2)
+            vectors = table.vectors_
             row(f"{name}, h={h}", lambda X, v=vectors: [v[vocabulary.encode(s)] for s in X], seconds)
-            row(f"{name} ±1, h={h}", lambda X, v=vectors: [window(v[vocabulary.encode(s)]) for s in X], seconds)
+            row(f"{name} ±1, h={h}", lambda X, v=vectors: [beside(v[vocabulary.encode(s)]) for s in X], seconds)
         settings = {"random_state": 0, "n_jobs": 2, **eval(options.lds)}
         start_only = {"n_iter": 0, "n_full": 0}
         for name, extra in (

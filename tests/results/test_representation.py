@@ -96,6 +96,27 @@ def test_tokens_are_looked_up_as_the_model_spells_them(lds: LDS) -> None:
     assert Vectors(lowered).spelled([["The", "3.5"]]) == [["the", "3.5"]]
 
 
+def test_tokens_that_the_rule_cuts_have_what_the_model_says_of_their_head(lds: LDS) -> None:
+    given = ["The", "spike-timing-", "of", "3-5", ":-)", "thirty"]
+    whole = ["The", "spike", "-", "timing", "-", "of", "NUM", "-", "NUM", ":-)", "thirty"]
+    heads = [0, 3, 5, 8, 9, 10]
+    for view in ("type", "smooth"):
+        cut = Vectors(lds, view, pieces=True)
+        assert cut.spelled([given]) == [whole]
+        (found,) = cut.vectors([given])
+        np.testing.assert_allclose(found, lds.transform([whole], view)[0][heads], rtol=0, atol=0)
+        assert cut.options()["pieces"] is True
+    assert [len(v) for v in Vectors(lds, pieces=True).vectors([[], ["a-b"], []])] == [0, 1, 0]
+    lengths = Chain().fit()
+    lengths.vocabulary_ = Vocabulary.from_counts({"the": 1})
+    assert States(lengths, respell=True, pieces=True).features([["the", "ab-cdefg"]]) == [[{"3": 1.0}, {"5": 1.0}]]
+    assert States(lengths, respell=True).features([["the", "ab-cdefg"]]) == [[{"3": 1.0}, {"8": 1.0}]]
+    clusters = Clusters().fit()
+    clusters.vocabulary_ = lengths.vocabulary_
+    paths = Paths(clusters, prefixes=(4,), respell=True, pieces=True).features([["river-bank", "the"]])
+    assert paths == [[{"4=10": 1.0}, {"4=0110": 1.0}]]
+
+
 def test_a_model_that_is_fitted_later_or_again(lds: LDS, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(representation, "MOST_KNOWN", 2)
     model = LDS()
@@ -153,6 +174,7 @@ def test_anything_with_a_name_and_features_will_do() -> None:
         lambda lds: Vectors(lds, scale=float("nan")),
         lambda lds: Vectors(Chain().fit(), "smooth"),
         lambda lds: Vectors(lds, respell="yes"),
+        lambda lds: Vectors(lds, pieces="last"),
         lambda lds: Vectors(Flat().fit()).vectors([["a"]]),
         lambda lds: States(Flat().fit(), method="viterbi"),
         lambda lds: Posteriors(Chain().fit(), least=1),

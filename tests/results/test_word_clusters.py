@@ -182,3 +182,15 @@ def test_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "exists already" in failed(here(capsys, *command))
     assert "13" in failed(here(capsys, "clusters", tmp_path / "paths.corpus", "-o", "-", "--clusters", 13))
     failed(here(capsys, "clusters", tmp_path / "news.txt", "-o", "-"), code=2)
+
+
+def test_clusters_know_the_rule_their_text_was_cut_by(tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text("the cat sleeps 3 times\nthe dog runs 4 times\n" * 5)
+    corpus = Corpus.build([tmp_path / "t.txt"], tmp_path / "c")
+    model = WordClusters(3).fit(corpus)
+    assert model.tokenizer_ is not None and model.tokenizer_["rule"] == "words"
+    model.save(tmp_path / "m")
+    assert load(tmp_path / "m").tokenizer_ == model.tokenizer_
+    assert WordClusters(3).fit(sentences()).tokenizer_ is None
+    model.save_paths(tmp_path / "paths.txt")
+    assert WordClusters.load_paths(tmp_path / "paths.txt").tokenizer_ is None

@@ -52,6 +52,7 @@ class WordClusters(Estimator):
 
     history_: mean log-probability of a token under the class bigram model, after each pass. clusters_: the cluster of
     each word of the vocabulary, −1 for a word that the text does not have. paths_: the bit string of each cluster.
+    tokenizer_: the rule the text was cut by, None where it is not known.
     The boundary, where the vocabulary has one, is a cluster of its own.
     """
 
@@ -122,7 +123,7 @@ class WordClusters(Estimator):
         sizes = np.bincount(classes, weights=unigram, minlength=self.n_clusters)
         clusters = np.full(len(vocabulary), -1, dtype=np.int32)
         clusters[seen] = classes
-        self._finish(vocabulary, clusters, bit_paths(merges, sizes), history)
+        self._finish(vocabulary, clusters, bit_paths(merges, sizes), history, X.tokenizer)
         return self
 
     def _watch(
@@ -154,12 +155,18 @@ class WordClusters(Estimator):
         return classes, history
 
     def _finish(
-        self, vocabulary: Vocabulary, clusters: npt.NDArray[np.int32], paths: list[str], history: list[float]
+        self,
+        vocabulary: Vocabulary,
+        clusters: npt.NDArray[np.int32],
+        paths: list[str],
+        history: list[float],
+        tokenizer: dict[str, Any] | None = None,
     ) -> None:
         self.vocabulary_ = vocabulary
         self.clusters_ = clusters
         self.paths_ = paths
         self.history_ = history
+        self.tokenizer_ = tokenizer
         self._prepare()
 
     def _prepare(self) -> None:
@@ -250,7 +257,7 @@ class WordClusters(Estimator):
         return {"clusters": self.clusters_}
 
     def _fitted_scalars(self) -> dict[str, Any]:
-        return {"paths": self.paths_}
+        return {"paths": self.paths_, "tokenizer": self.tokenizer_}
 
     def _restore(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
         paths, clusters = state.fitted["paths"], tensors["clusters"]
@@ -258,6 +265,7 @@ class WordClusters(Estimator):
         if not strings or len(set(paths)) != len(paths) or not -1 <= clusters.min() <= clusters.max() < len(paths):
             raise FormatError("The clusters and their paths do not belong together: fit them again.")
         self.clusters_, self.paths_ = clusters, paths
+        self.tokenizer_ = state.fitted.get("tokenizer")  # clusters of earlier versions do not say
         self._prepare()
 
 

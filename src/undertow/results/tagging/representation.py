@@ -49,13 +49,21 @@ class ModelFeatures(abc.ABC):
 
     respell: None looks tokens up as the model's words rule would have written them, where the model knows that its text
     was cut by this rule; True does so with undertow's usual rule where it does not know; False never.
+    pieces: what of a token that the rule would cut, such as `spike-timing`. False makes it an unknown word. True shows
+    the model all the pieces, as in its own text, and takes what it says of the last one that has a letter or digit.
     """
 
     ability: str  # the method the model must have
     adapter: str  # the name in files
 
     def __init__(
-        self, model: Estimator, *, name: str | None = None, window: int | None = None, respell: bool | None = None
+        self,
+        model: Estimator,
+        *,
+        name: str | None = None,
+        window: int | None = None,
+        respell: bool | None = None,
+        pieces: bool = False,
     ) -> None:
         if not hasattr(model, self.ability):
             raise InputError(
@@ -66,11 +74,14 @@ class ModelFeatures(abc.ABC):
             raise InputError(f"window={window!r} must be a whole number from 0 to 10, or None for the tagger's own.")
         if respell not in (None, True, False):
             raise InputError(f"respell={respell!r} must be True, False, or None for what the model's text says.")
+        if pieces not in (True, False):
+            raise InputError(f"pieces={pieces!r} must be True or False.")
         self.model = model
         self.respell = respell
+        self.pieces = pieces
         self.name = name or f"{getattr(model, 'kind', type(model).__name__)}-{self.adapter}"
         self.window = window
-        self._spelling: dict[str, str] = {}
+        self._spelling: dict[str, list[str]] = {}  # the pieces of a token; mostly one
         self._spelled_for: object = None  # the vocabulary that the spellings are of
 
     @abc.abstractmethod
@@ -78,16 +89,20 @@ class ModelFeatures(abc.ABC):
 
     def options(self) -> dict[str, Any]:
         """The constructor's arguments beside the model, as JSON."""
-        return {"name": self.name, "window": self.window, "respell": self.respell}
+        return {"name": self.name, "window": self.window, "respell": self.respell, "pieces": self.pieces}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.model!r}, name={self.name!r})"
 
     def spelled(self, sentences: Sentences) -> list[list[str]]:
-        """Tokens as the model's own text would have them."""
+        """Tokens as the model's own text would have them; with `pieces` there may be more than were given."""
+        return [[piece for pieces in tokens for piece in pieces] for tokens in self._cut(sentences)]
+
+    def _cut(self, sentences: Sentences) -> list[list[list[str]]]:
+        """The pieces of each token."""
         rule = self._rule()
         if rule is None:
-            return [list(tokens) for tokens in sentences]
+            return [[[token] for token in tokens] for tokens in sentences]
         known = self._spelling
         # a stream of ever new words must not fill the memory; and the model may have been fitted again
         if len(known) > MOST_KNOWN or self._spelled_for is not self.model.vocabulary_:
@@ -99,21 +114,49 @@ class ModelFeatures(abc.ABC):
                     known[token] = self._respell(token, rule)
         return [[known[token] for token in tokens] for tokens in sentences]
 
+    def _ask(self, question: Any, sentences: Sentences) -> list[npt.NDArray[Any]]:
+        """The rows of the model's answer that belong to the tokens: where one is cut, the row of its head."""
+        cut = self._cut(sentences)
+        answers = question([[piece for pieces in tokens for piece in pieces] for tokens in cut])
+        return [_rows_of_heads(np.asarray(a), tokens) for a, tokens in zip(answers, cut, strict=True)]
+
     def _rule(self) -> Tokenizer | None:
         """The rule by which tokens are spelled; None: as they are."""
         if self.respell is False:
             return None
         return _word_rule(self.model) or (Tokenizer(sentences="lines") if self.respell else None)
 
-    def _respell(self, token: str, rule: Tokenizer) -> str:
+    def _respell(self, token: str, rule: Tokenizer) -> list[str]:
         if token in self.model.vocabulary_:
-            return token
+            return [token]
         plain = _PENN.get(token, token).replace("’", "'")
         plain = plain.lower() if rule.lower else plain
         if plain in self.model.vocabulary_:
-            return plain
+            return [plain]
         pieces = [t for sentence in rule(plain) for t in sentence]
-        return pieces[0] if len(pieces) == 1 else token  # what the rule would cut stays as it is: an unknown word
+        if len(pieces) == 1 or (self.pieces and any(map(_has_substance, pieces))):
+            return pieces
+        return [token]  # an unknown word
+
+
+def _has_substance(piece: str) -> bool:
+    return any(map(str.isalnum, piece))
+
+
+def _head(pieces: list[str]) -> int:
+    """Which piece of a token tells what it is: the last with a letter or digit, `timing` of `spike-timing-`."""
+    for i in range(len(pieces) - 1, 0, -1):
+        if _has_substance(pieces[i]):
+            return i
+    return 0
+
+
+def _rows_of_heads(rows: npt.NDArray[Any], tokens: list[list[str]]) -> npt.NDArray[Any]:
+    if len(rows) == len(tokens):  # no token was cut
+        return rows
+    starts = np.cumsum([0, *(len(pieces) for pieces in tokens[:-1])])
+    picked: npt.NDArray[Any] = rows[starts + [_head(pieces) for pieces in tokens]]
+    return picked
 
 
 def _word_rule(model: Any) -> Tokenizer | None:
@@ -142,8 +185,9 @@ class Vectors(ModelFeatures):
         name: str | None = None,
         window: int | None = 0,
         respell: bool | None = None,
+        pieces: bool = False,
     ) -> None:
-        super().__init__(model, name=name, window=window, respell=respell)
+        super().__init__(model, name=name, window=window, respell=respell, pieces=pieces)
         if not (isinstance(scale, int | float) and np.isfinite(scale)):
             raise InputError(f"scale={scale!r} must be a finite number.")
         if view is not None and "view" not in signature(model.transform).parameters:  # type: ignore[attr-defined]
@@ -157,7 +201,7 @@ class Vectors(ModelFeatures):
     def vectors(self, sentences: Sentences) -> Arrays:
         """An array (n_tokens, d) a sentence."""
         chosen = {} if self.view is None else {"view": self.view}
-        arrays = self.model.transform(self.spelled(sentences), **chosen)  # type: ignore[attr-defined]
+        arrays = self._ask(lambda X: self.model.transform(X, **chosen), sentences)  # type: ignore[attr-defined]
         if any(np.ndim(a) != 2 for a in arrays):
             raise InputError(f"{type(self.model).__name__} gives no vectors by transform: read it another way.")
         return [np.asarray(a, dtype=np.float32) * np.float32(self.scale) for a in arrays]
@@ -184,8 +228,9 @@ class States(ModelFeatures):
         name: str | None = None,
         window: int | None = None,
         respell: bool | None = None,
+        pieces: bool = False,
     ) -> None:
-        super().__init__(model, name=name, window=window, respell=respell)
+        super().__init__(model, name=name, window=window, respell=respell, pieces=pieces)
         if method is not None and "method" not in signature(model.decode).parameters:  # type: ignore[attr-defined]
             raise InputError(f"{type(model).__name__} decodes in one way: leave out method={method!r}.")
         self.method = method
@@ -195,8 +240,7 @@ class States(ModelFeatures):
 
     def features(self, sentences: Sentences) -> Features:
         chosen = {} if self.method is None else {"method": self.method}
-        found = self.model.decode(self.spelled(sentences), **chosen)  # type: ignore[attr-defined]
-        codes = [np.asarray(c) for c in found]
+        codes = self._ask(lambda X: self.model.decode(X, **chosen), sentences)  # type: ignore[attr-defined]
         return [[_layers(row) for row in _flat(c).tolist()] for c in codes]
 
 
@@ -222,8 +266,9 @@ class Posteriors(ModelFeatures):
         name: str | None = None,
         window: int | None = None,
         respell: bool | None = None,
+        pieces: bool = False,
     ) -> None:
-        super().__init__(model, name=name, window=window, respell=respell)
+        super().__init__(model, name=name, window=window, respell=respell, pieces=pieces)
         if not (isinstance(least, int | float) and 0 <= least < 1):
             raise InputError(f"least={least!r} must be a probability, at least 0 and below 1.")
         self.least = least
@@ -232,7 +277,7 @@ class Posteriors(ModelFeatures):
         return {**super().options(), "least": self.least}
 
     def vectors(self, sentences: Sentences) -> Arrays:
-        arrays = self.model.posterior(self.spelled(sentences))  # type: ignore[attr-defined]
+        arrays = self._ask(self.model.posterior, sentences)  # type: ignore[attr-defined]
         return [_flat(np.asarray(a, dtype=np.float32)) for a in arrays]
 
     def features(self, sentences: Sentences) -> Features:
@@ -259,8 +304,9 @@ class Paths(ModelFeatures):
         name: str | None = None,
         window: int | None = None,
         respell: bool | None = None,
+        pieces: bool = False,
     ) -> None:
-        super().__init__(model, name=name, window=window, respell=respell)
+        super().__init__(model, name=name, window=window, respell=respell, pieces=pieces)
         self.prefixes = tuple(prefixes)
         if not self.prefixes or not all(isinstance(n, int) and n > 0 for n in self.prefixes):
             raise InputError(f"prefixes={self.prefixes!r} must be lengths of bit strings, such as (4, 6, 10, 20).")
@@ -269,7 +315,7 @@ class Paths(ModelFeatures):
         return {**super().options(), "prefixes": list(self.prefixes)}
 
     def features(self, sentences: Sentences) -> Features:
-        return [[self._word(token) for token in tokens] for tokens in self.spelled(sentences)]
+        return [[self._word(pieces[_head(pieces)]) for pieces in tokens] for tokens in self._cut(sentences)]
 
     def _word(self, word: str) -> dict[str, float]:
         try:
