@@ -33,18 +33,21 @@ from undertow.models.dynamic_filter import (
     smooth_path,
 )
 from undertow.models.dynamic_forecast import ForecastingMap, Link
+from undertow.models.dynamic_foresight import foresee
 from undertow.models.dynamic_learning import Iteration, Problem, improve, make_noise
 from undertow.models.dynamic_names import Names
 from undertow.models.dynamic_queries import Timeline
 from undertow.models.dynamic_questions import Mover, Neighbor
 from undertow.models.dynamic_shown import ShownMap
 from undertow.models.dynamic_start import (
+    BURSTINESS,
+    PREDICT_VARIANCE,
+    TEMPERING,
     correspondence,
     damp,
     dispersion,
     first_paths,
     make_table,
-    score_dispersion,
     static_map,
 )
 from undertow.models.dynamic_tables import join_later, make_tables, newcomers
@@ -54,7 +57,6 @@ Array = npt.NDArray[np.float64]
 
 FULL_UP_TO = 1200  # coordinates (entities times dim) for which "auto" keeps the full covariance
 FULL_BYTES = 1 << 30  # of all its steps together
-BURSTINESS = 10.0  # to predict: a second mention is worth a third of the first; best on NIPS up to 1993
 SMALL_FULL = 150  # coordinates up to which it is learned in full
 
 
@@ -62,10 +64,11 @@ class DynamicEmbedding(ForecastingMap, ShownMap):
     """Positions of rows and columns that drift over time, from counts of how often they meet.
 
     dim: coordinates of the map. purpose: "look" takes counts at face value, so that the map follows them, and
-    widens the uncertainty by their dispersion; "predict" damps repetitions and tempers counts that come in clumps,
-    for a stiller map that knows the next step better; "auto" looks up to dim 3. n_iter: iterations that learn the
-    drift. drift: variance of a step, one number or (rows, columns); None learns it. tempering: β, the worth of a
-    count as evidence; None takes it from dispersion. burstiness: k for counts whose variance is μ + k μ²; c
+    widens the uncertainty by their dispersion; "predict" damps repetitions, takes a count for a tenth and leaves the
+    prior wide, for a stiller map that knows the next step better; "auto" looks up to dim 3. n_iter: iterations that
+    learn the drift of a map to look at. drift: variance of a step, one number or (rows, columns); None learns it, from
+    the evidence to look, from how well earlier steps knew the last one to predict. tempering: β, the worth of a count
+    as evidence; None is 1 to look and 0.1 to predict. burstiness: k for counts whose variance is μ + k μ²; c
     repetitions count as log(1 + k c)/log(1 + k); None is 0 to look and 10 to predict. covariance: "full",
     "blocks" (one block an entity) or "auto". observation: "fisher", or "taylor" for the paper's expansion with its
     negative eigenvalues at 0. inference: "path" expands about the most probable path; "filter" is the paper's, one
@@ -149,23 +152,22 @@ class DynamicEmbedding(ForecastingMap, ShownMap):
 
         burstiness = float(self.burstiness if self.burstiness is not None else 0.0 if look else BURSTINESS)
         tables = make_tables(events, burstiness)
-        pooled = make_table(sum(damp(t, burstiness) for t in events.tables), n_rows)
+        counts = [damp(t, burstiness) for t in events.tables]
+        pooled = make_table(sum(counts), n_rows)
         assert pooled is not None  # Events have counts
-        static, tau2 = static_map(pooled, correspondence(pooled, n, int(self.dim), rng), settings)
-        beta = 1.0 if self.tempering is None else float(self.tempering)
-        if self.tempering is None and not look:
-            still = np.broadcast_to(static.mean, (len(tables), *static.mean.shape))
-            beta = 1 / max(1.0, dispersion(tables, still).pearson, *score_dispersion(tables, static.mean))
-        settings = settings._replace(beta=float(beta))
+        width = None if look else PREDICT_VARIANCE
+        beta = float(self.tempering or (1.0 if look else TEMPERING))
+        static, tau2 = static_map(pooled, correspondence(pooled, n, int(self.dim), rng), settings, width)
+        settings = settings._replace(beta=beta)
         if beta != 1:
-            static, tau2 = static_map(pooled, static.mean, settings)
+            static, tau2 = static_map(pooled, static.mean, settings, width)
         self._say(f"covariance: {covariance}, {reason}; burstiness {burstiness:.3g}, tempering {beta:.3g}")
 
         anchor = static.mean if look or self.inference == "filter" else np.zeros_like(static.mean)
-        searches = first_paths(events.tables, burstiness, n_rows, static.mean, settings, rng)
+        searches = first_paths(events.tables, burstiness, n_rows, static.mean, settings, rng, width)
         problem = Problem(events.gaps, tables, n_rows, anchor, searches, tau2, self.inference)
-        drift = _drift_pair(self.drift) or (0.1 * tau2, 0.1 * tau2)
-        learned = self.drift is None
+        learned = self.drift is None and look
+        drift = _drift_pair(self.drift) or ((0.1 * tau2, 0.1 * tau2) if look else foresee(problem, counts, settings))
         n_iter = int(self.n_iter) if learned else 1
         stages = [(covariance, n_iter)]
         if covariance == "full" and n * self.dim > SMALL_FULL and learned:

@@ -10,7 +10,14 @@ import scipy.sparse as sp
 
 from undertow.errors import InputError
 from undertow.models.dynamic_filter import Belief, predict
-from undertow.models.dynamic_links import expected_squares, forecast_shares, meeting_probabilities, pair_shares
+from undertow.models.dynamic_links import (
+    expected_squares,
+    forecast_shares,
+    meeting_probabilities,
+    met_before,
+    pair_shares,
+    remember,
+)
 from undertow.models.dynamic_questions import AskedMap
 from undertow.models.dynamic_start import damp, make_table
 from undertow.models.dynamic_tables import gap_after, mean_log_probability, onto
@@ -45,6 +52,7 @@ class ForecastingMap(AskedMap):
         counts = [damp(t, self.burstiness_) for t in self.events_.tables]
         p_rows, p_columns = (forecast_shares(np.array([c.sum(axis=axis) for c in counts]), gaps) for axis in (1, 0))
         shares = pair_shares(expected_squares(self._predicted(gap), self.covariance_, n_rows), p_rows, p_columns)
+        shares = remember(shares, met_before(self.events_.tables, gaps))
         recent = [float(c.nnz) for c in counts if c.nnz][-3:]
         return shares, float(np.mean(recent))
 
