@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time as clock
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -145,50 +145,28 @@ class DynamicEmbedding(ForecastingMap, ShownMap):
         callbacks = check_callbacks(self.callbacks)
         events = Events.build(X, times=times)
         began = clock.perf_counter()
-        n_rows, n = len(events.row_names), len(events.row_names) + len(events.column_names)
-        covariance, reason = self._choose(n, len(events.times))
-        settings = Settings("blocks", self.observation, 1.0, self.tol, count_workers(self.n_jobs))
+        covariance, reason = self._choose(len(events.row_names) + len(events.column_names), len(events.times))
         look = self.purpose == "look" or (self.purpose == "auto" and self.dim <= 3)
-
         burstiness = float(self.burstiness if self.burstiness is not None else 0.0 if look else BURSTINESS)
-        tables = make_tables(events, burstiness)
-        counts = [damp(t, burstiness) for t in events.tables]
-        pooled = make_table(sum(counts), n_rows)
-        assert pooled is not None  # Events have counts
-        width = None if look else PREDICT_VARIANCE
         beta = float(self.tempering or (1.0 if look else TEMPERING))
-        static, tau2 = static_map(pooled, correspondence(pooled, n, int(self.dim), rng), settings, width)
-        settings = settings._replace(beta=beta)
-        if beta != 1:
-            static, tau2 = static_map(pooled, static.mean, settings, width)
         self._say(f"covariance: {covariance}, {reason}; burstiness {burstiness:.3g}, tempering {beta:.3g}")
+        settings = Settings("blocks", self.observation, beta, self.tol, count_workers(self.n_jobs))
+        counts = [damp(t, burstiness) for t in events.tables]
+        problem = self._problem(events, counts, look, settings, rng)
 
-        anchor = static.mean if look or self.inference == "filter" else np.zeros_like(static.mean)
-        searches = first_paths(events.tables, burstiness, n_rows, static.mean, settings, rng, width)
-        problem = Problem(events.gaps, tables, n_rows, anchor, searches, tau2, self.inference)
-        learned = self.drift is None and look
-        drift = _drift_pair(self.drift) or ((0.1 * tau2, 0.1 * tau2) if look else foresee(problem, counts, settings))
-        n_iter = int(self.n_iter) if learned else 1
-        stages = [(covariance, n_iter)]
-        if covariance == "full" and n * self.dim > SMALL_FULL and learned:
-            # the noise is learned where that is cheap, and the full covariance made once
-            stages = [("blocks", n_iter), ("full", 1)]
         history: list[float] = []
         latest: Iteration | None = None
-        starts: Array | None = None
         try:
-            for form, most in stages:
-                for iteration in improve(problem, drift, settings._replace(covariance=form), most, starts, learned):
-                    latest, settings = iteration, settings._replace(covariance=form)
-                    drift, starts = iteration.drift, iteration.starts
-                    history.append(float(iteration.path.log_evidence))
-                    self._say(
-                        f"iteration {len(history)}: log evidence {history[-1]:.1f}, drift {drift[0]:.3g} {drift[1]:.3g}"
-                    )
-                    seconds = clock.perf_counter() - began
-                    event = TrainingEvent(len(history), sum(k for _, k in stages), history[-1], seconds)
-                    for callback in callbacks:
-                        callback(event)
+            for iteration, form, most in self._iterations(problem, counts, look, covariance, settings):
+                latest, settings = iteration, settings._replace(covariance=form)
+                history.append(float(iteration.path.log_evidence))
+                drift = iteration.drift
+                self._say(
+                    f"iteration {len(history)}: log evidence {history[-1]:.1f}, drift {drift[0]:.3g} {drift[1]:.3g}"
+                )
+                event = TrainingEvent(len(history), most, history[-1], clock.perf_counter() - began)
+                for callback in callbacks:
+                    callback(event)
         except KeyboardInterrupt:
             if latest is None or not history:
                 raise
@@ -200,25 +178,64 @@ class DynamicEmbedding(ForecastingMap, ShownMap):
         assert latest is not None
         if settings.covariance != covariance:
             covariance, reason = settings.covariance, "interrupted before the full covariance was made"
+        self.events_ = events
+        self.burstiness_ = burstiness
+        self.covariance_ = covariance
+        self.covariance_reason_ = reason
+        self.history_ = history
+        self._keep(problem, latest, settings, look)
+        self._prepare()
+        return self
+
+    def _problem(
+        self, events: Events, counts: list[Any], look: bool, settings: Settings, rng: np.random.Generator
+    ) -> Problem:
+        """What a fit begins with: tables, the prior, and where to search."""
+        n_rows, n = len(events.row_names), len(events.row_names) + len(events.column_names)
+        tables = [make_table(c, n_rows) for c in counts]
+        pooled = make_table(sum(counts), n_rows)
+        assert pooled is not None  # Events have counts
+        width = None if look else PREDICT_VARIANCE
+        first = correspondence(pooled, n, int(self.dim), rng)
+        # the map of untempered counts is where the search for a tempered one begins
+        static, tau2 = static_map(pooled, first, settings._replace(beta=1.0), width)
+        if settings.beta != 1:
+            static, tau2 = static_map(pooled, static.mean, settings, width)
+        anchor = static.mean if look or self.inference == "filter" else np.zeros_like(static.mean)
+        searches = first_paths(counts, n_rows, static.mean, settings, rng, width)
+        return Problem(events.gaps, tables, n_rows, anchor, searches, tau2, self.inference)
+
+    def _iterations(
+        self, problem: Problem, counts: list[Any], look: bool, covariance: str, settings: Settings
+    ) -> Iterator[tuple[Iteration, str, int]]:
+        """Each finished iteration, the form of its covariances, and how many there may be."""
+        tau2 = problem.start
+        learned = self.drift is None and look
+        drift = _drift_pair(self.drift) or ((0.1 * tau2, 0.1 * tau2) if look else foresee(problem, counts, settings))
+        n_iter = int(self.n_iter) if learned else 1
+        stages = [(covariance, n_iter)]
+        if covariance == "full" and problem.anchor.size > SMALL_FULL and learned:
+            # the noise is learned where that is cheap, and the full covariance made once
+            stages = [("blocks", n_iter), ("full", 1)]
+        starts: Array | None = None
+        for form, most in stages:
+            for iteration in improve(problem, drift, settings._replace(covariance=form), most, starts, learned):
+                drift, starts = iteration.drift, iteration.starts
+                yield iteration, form, sum(k for _, k in stages)
+
+    def _keep(self, problem: Problem, latest: Iteration, settings: Settings, look: bool) -> None:
         path, widen = latest.path, 1.0
         if self.tempering is None and look:
             # the log posterior divided by φ: the same path, with variances and covariances φ times as large
-            noise = make_noise(latest.drift, tau2, n_rows, n)
-            means = smooth_path(path, events.gaps, noise, settings)[0].means
-            widen = max(1.0, dispersion(tables, means).pearson)
+            noise = make_noise(latest.drift, problem.start, problem.n_rows, len(problem.anchor))
+            means = smooth_path(path, problem.gaps, noise, settings)[0].means
+            widen = max(1.0, dispersion(problem.tables, means).pearson)
             path = path._replace(covs=path.covs * widen)
-        self.events_ = events
         self.drift_ = widen * np.array(latest.drift)
-        self.start_variance_ = float(widen * tau2)
-        self.tempering_ = float(beta) / widen
-        self.burstiness_ = float(burstiness)
-        self.covariance_ = covariance
-        self.covariance_reason_ = reason
+        self.start_variance_ = float(widen * problem.start)
+        self.tempering_ = float(settings.beta) / widen
         self.filtered_means_ = path.means
         self.filtered_covariances_ = path.covs
-        self.history_ = history
-        self._prepare()
-        return self
 
     def _choose(self, n: int, T: int) -> tuple[str, str]:
         size = n * int(self.dim)

@@ -144,7 +144,6 @@ def static_map(table: Table, start: Array, settings: Settings, variance: float |
 
 def first_paths(
     counts: list[Any],
-    burstiness: float,
     n_rows: int,
     static: Array,
     settings: Settings,
@@ -159,7 +158,7 @@ def first_paths(
     out = [np.repeat(static[None], T, axis=0)]
     halves = []
     for part in (counts[: T // 2], counts[T // 2 :]):
-        table = make_table(sum(damp(c, burstiness) for c in part), n_rows) if part else None
+        table = make_table(sum(part), n_rows) if part else None
         if table is None:
             return out
         start = correspondence(table, static.shape[0], static.shape[1], rng)
