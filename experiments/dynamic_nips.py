@@ -260,43 +260,44 @@ def switch() -> str:
 
 def neighbours(path: Path) -> str:
     """Do neighbours on the map of everything know each other? Authors: joint papers; words: papers in common."""
-    documents = list(json_lines(str(path)))
-    events = events_from_documents(d for _, d in documents)
+    documents = [d for _, d in json_lines(str(path))]
+    events = events_from_documents(documents)
     began = time.process_time()
-    model = DynamicEmbedding(2, random_state=0).fit(events)
-    seconds = time.process_time() - began
+    model = DynamicEmbedding(2, random_state=0, n_iter=3).fit(events)
     lines = [
-        f"All {len(events.row_names)} authors and {len(events.column_names)} words, dim 2, {seconds:.0f} CPU s.",
+        f"All {len(events.row_names)} authors and {len(events.column_names)} words, dim 2, three iterations, "
+        f"{time.process_time() - began:.0f} CPU s. Up to 400 of each kind were asked for their 10 nearest of it in "
+        f"{events.times[-1]}.",
+        "*Of another*: the share among the 10 nearest of another one asked, which are as frequent.",
         "",
+        "| asked | what counts as knowing | among its 10 nearest | of another | among all |",
+        "|---|---|---|---|---|",
     ]
-    lines += ["| | pairs that know each other | among the 10 nearest | by chance |", "|---|---|---|---|"]
-    for of, kind, least, what in (
+    for of, names, least, what in (
         ("authors", events.row_names, 3, "a joint paper"),
-        ("words", events.column_names, 20, "papers in common 1.5 times as often as chance, three or more"),
+        ("words", events.column_names, 20, "3 papers in common, and 1.5 times as many as by chance"),
     ):
-        column = {name: k for k, name in enumerate(kind)}
-        pairs = [(k, column[w]) for k, (_, d) in enumerate(documents) for w in set(d[of]) if w in column]
-        there = sp.csr_array((np.ones(len(pairs)), tuple(np.array(pairs).T)), shape=(len(documents), len(kind)))
+        number = {name: k for k, name in enumerate(names)}
+        pairs = np.array([(k, number[w]) for k, d in enumerate(documents) for w in set(d[of]) if w in number])
+        there = sp.csr_array((np.ones(len(pairs)), tuple(pairs.T)), shape=(len(documents), len(names)))
         papers = there.sum(axis=0)
         asked = np.flatnonzero(papers >= least)
-        rng = np.random.default_rng(0)
-        asked = np.sort(rng.choice(asked, min(len(asked), 400), replace=False))
+        asked = np.sort(np.random.default_rng(0).choice(asked, min(len(asked), 400), replace=False))
         common = (there[:, asked].T @ there).toarray()
         common[np.arange(len(asked)), asked] = 0
-        know = (
-            common > 0
-            if of == "authors"
-            else ((common >= 3) & (common > 1.5 * np.outer(papers[asked], papers) / len(documents)))
+        know = common >= (1 if of == "authors" else 3)
+        if of == "words":
+            know &= common > 1.5 * np.outer(papers[asked], papers) / len(documents)
+        near = np.array(
+            [
+                [number[n.name] for n in model.nearest(names[i], events.times[-1], 10, of=of, kind=of)]
+                for i in asked.tolist()
+            ]
         )
-        near = [
-            np.mean([know[k, column[n.name]] for n in model.nearest(kind[i], events.times[-1], 10, of=of, kind=of)])
-            for k, i in enumerate(asked.tolist())
-        ]
-        chance = know.sum() / (len(asked) * (len(kind) - 1))
-        lines.append(
-            f"| {len(asked)} {of} with {least} papers or more: {what} | {common[know].size} | "
-            f"{100 * np.mean(near):.1f} % | {100 * chance:.2f} % |"
-        )
+        rows = np.arange(len(asked))[:, None]
+        shares = [know[rows, near].mean(), know[rows, np.roll(near, 1 + len(near) // 2, axis=0)].mean(), know.mean()]
+        cells = " | ".join(f"{100 * s:.1f} %" for s in shares)
+        lines.append(f"| {len(asked)} {of} with {least} papers or more | {what} | {cells} |")
     return "\n".join(lines)
 
 
