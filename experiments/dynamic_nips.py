@@ -332,7 +332,8 @@ def report(results: dict[str, Any], dims: list[int], sizes: tuple[int, int], par
         "`OMP_NUM_THREADS=1 .venv/bin/python experiments/dynamic_nips.py`",
         "",
         "## Next year's links",
-        f"Fitted to the years before, judged on 1991 to 1997; means over the seven years. {sizes[0]} authors × "
+        f"Fitted to the years before, judged on {YEARS[0]} to {YEARS[-1]}; means over the {len(YEARS)} years. "
+        f"{sizes[0]} authors × "
         f"{sizes[1]} words,",
         "those most frequent before the year. *all*: all pairs; *new*: pairs never seen before; *present*: pairs of",
         "authors who publish that year, so that who will publish is given and only the words are to be told.",
@@ -371,11 +372,11 @@ def report(results: dict[str, Any], dims: list[int], sizes: tuple[int, int], par
 
 
 HOW_CHOSEN = [
-    "What was chosen, and on what. β, the width of the prior, ρ and the fading of the memory: on abstracts of the ACL",
-    "anthology (LREC 2006–2016; a sample of 2016–2021; titles 1998–2015) and on NIPS with the target year 1990. The",
-    "drift: inside each fit, by the last training year. Burstiness and the constants of the rivals: in an earlier",
-    "version, on 1991–1993, which are judged here; all seven years were looked at then, with another β, prior and no",
-    "memory. With the present model they were judged once.",
+    "What was chosen, and on what. β, the width of the prior, ρ and the fading of the memory, and by what the drift is",
+    "chosen: on abstracts and titles of the ACL anthology (LREC 2006–2016; a sample of 2016–2021; titles 1998–2015) and on",
+    "NIPS with the target years 1989 and 1990. The drift itself: inside each fit, by the last training year. Burstiness",
+    "and the constants of the rivals: in an earlier version, on 1991–1993, which are judged here; all years were looked",
+    "at then, with another β and prior and without memory. With the present model they were judged once.",
 ]
 
 
