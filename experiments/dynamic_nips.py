@@ -372,11 +372,12 @@ def report(results: dict[str, Any], dims: list[int], sizes: tuple[int, int], par
 
 
 HOW_CHOSEN = [
-    "What was chosen, and on what. β, the width of the prior, ρ and the fading of the memory, and by what the drift is",
-    "chosen: on abstracts and titles of the ACL anthology (LREC 2006–2016; a sample of 2016–2021; titles 1998–2015) and on",
-    "NIPS with the target years 1989 and 1990. The drift itself: inside each fit, by the last training year. Burstiness",
-    "and the constants of the rivals: in an earlier version, on 1991–1993, which are judged here; all years were looked",
-    "at then, with another β and prior and without memory. With the present model they were judged once.",
+    "What was chosen, and on what. β, the width of the prior, ρ and the fading of the memory, and by what the drift",
+    "is chosen: on abstracts and titles of the ACL anthology (LREC 2006–2016; a sample of 2016–2021; titles 1998–2015)",
+    "and on NIPS with the target years 1989 and 1990. The drift itself: inside each fit, by the last training year.",
+    "Burstiness and the constants of the rivals: in an earlier version, on 1991–1993, which are judged here; all",
+    "years were looked at then, with another β and prior and without memory. With the present model they were judged",
+    "once.",
 ]
 
 
