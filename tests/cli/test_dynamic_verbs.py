@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import importlib.util
+import io
 import json
 from pathlib import Path
 
@@ -43,6 +46,53 @@ def test_documents_to_links(documents: Path) -> None:
     assert len(found) == 4 and set(found[0]) == {"row", "column", "probability"}
     assert run("links", place / "m", "-n", "2").stdout.count("\n") == 2
     assert run("inspect", place / "m").returncode == 0
+
+
+HOSTILE = ["</script><img src=x onerror=alert(1)>", 'a "quoted", name', "tab\there", "line\nend", "=1+1", "ü ✓ 漢 שלום"]
+
+
+def test_the_whole_way_with_hostile_names(tmp_path: Path) -> None:
+    """events, fit, links, view and export with the real model: names come out as they went in, and as text only."""
+    words = ["river", "bank", "<b>bold</b>", "comma, word"]
+    papers = [
+        {"when": year, "who": [name], "what": {w: 1 + (k + j + year) % 3 for j, w in enumerate(words)}}
+        for year in (2001, 2002, 2004)
+        for k, name in enumerate(HOSTILE)
+    ]
+    (tmp_path / "papers.jsonl").write_text("\n".join(map(json.dumps, papers)))
+    events, model, page, table = (tmp_path / n for n in ("events.csv", "m", "map.html", "map.csv"))
+    fields = ("--time", "when", "--rows", "who", "--columns", "what")
+    steps: list[tuple[object, ...]] = [
+        ("events", tmp_path / "papers.jsonl", "-o", events, *fields),
+        ("fit", "dynamic", events, "-o", model, "--iterations", "2", "--seed", "0", "-j", "1"),
+        ("links", model, "-n", "24"),
+        ("view", model, "-o", page, "--title", HOSTILE[0]),
+        ("export", model, "-o", table),
+    ]
+    if importlib.util.find_spec("matplotlib"):
+        steps.append(("export", model, "-o", tmp_path / "map.svg"))
+    printed = {}
+    for step in steps:
+        done = run(*step)
+        assert done.returncode == 0 and "Traceback" not in done.stderr, (step, done.stderr)
+        printed[step[0]] = done.stdout
+    assert Events.build(events).row_names == sorted(HOSTILE)
+    assert printed["links"].count("\n") == 24 and "\t" not in printed["links"]  # a name is one line on a terminal
+
+    found = json.loads(run("links", model, "-n", "24", "--json").stdout)["links"]
+    assert {x["row"] for x in found} == set(HOSTILE) and {x["column"] for x in found} == set(words)
+    assert all(0 < x["probability"] < 1 for x in found)
+
+    text = page.read_text(encoding="utf-8")
+    assert "<img" not in text and "<b>bold" not in text and text.count("<script") == text.count("</script>") == 2
+    data = json.loads(text.split('<script id="data" type="application/json">')[1].split("</script>")[0])
+    assert data["names"] == sorted(HOSTILE) + sorted(words)
+
+    rows = list(csv.DictReader(io.StringIO(table.read_text(encoding="utf-8"), newline="")))
+    assert [r["name"] for r in rows[: len(HOSTILE)]] == sorted(HOSTILE) and len(rows) == 3 * (len(HOSTILE) + len(words))
+    assert {r["kind"] for r in rows} == {"who", "what"} and [r["time"] for r in rows[::10]] == ["2001", "2002", "2004"]
+    if importlib.util.find_spec("matplotlib"):
+        assert "<img" not in (tmp_path / "map.svg").read_text(encoding="utf-8")
 
 
 def test_events_to_standard_output(documents: Path) -> None:

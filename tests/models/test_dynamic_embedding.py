@@ -5,11 +5,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from sentences import is_one_sentence
 from undertow import DynamicEmbedding, Events, load
 from undertow.errors import InputError, NotFittedError
 from undertow.models.base import InterruptedFitWarning
+from undertow.models.dynamic_foresight import DRIFTS, right_order
+from undertow.models.dynamic_links import met_before, remember
 from undertow.models.dynamic_queries import align_frames, discoveries, distances
 
 NAMES = (["A1", "A2", "B"], ["X1", "X2", "Y"])
@@ -250,6 +253,64 @@ def test_links_prefer_pairs_that_meet() -> None:
     assert model.predict_links(new=True) == [] or all(
         (link.row, link.column) not in {(e[1], e[2]) for e in switch(40)} for link in model.predict_links(new=True)
     )
+
+
+def test_who_met_will_meet_again() -> None:
+    """(1 + m)^½ with m the fading sum of damped counts, by a loop over all pairs; who never met keeps its odds."""
+    rng = np.random.default_rng(4)
+    tables = [sp.csr_array(rng.poisson(0.4, (4, 6)).astype(float)) for _ in range(3)]
+    gaps = [0.0, 1.0, 2.5]
+    shares = rng.random((4, 6))
+    expected = shares.copy()
+    for i in range(4):
+        for j in range(6):
+            m = 0.0
+            for table, age in zip(tables, (3.5, 2.5, 0.0), strict=True):
+                m += 0.9**age * np.log1p(10 * table[i, j]) / np.log(11)
+            expected[i, j] *= np.sqrt(1 + m)
+    found = remember(shares.copy(), met_before(tables, gaps))
+    np.testing.assert_allclose(found, expected / expected.sum(), rtol=1e-12)
+    never = sum(t.toarray() for t in tables) == 0
+    odds = found[never] / shares[never]
+    np.testing.assert_allclose(odds, odds[0], rtol=1e-12)
+
+
+def test_a_map_to_predict_keeps_its_width() -> None:
+    model = DynamicEmbedding(4, random_state=0, n_iter=2).fit(small_events())
+    assert model.tempering_ == 0.1 and model.start_variance_ == 0.5 and model.burstiness_ == 10
+    assert DynamicEmbedding(4, random_state=0, n_iter=1, tempering=0.3).fit(small_events()).tempering_ == 0.3
+
+
+def test_the_drift_of_a_map_to_predict_is_one_that_was_tried() -> None:
+    few = small_events()
+    np.testing.assert_allclose(DynamicEmbedding(4, random_state=0).fit(few).drift_, [0.01, 0.001], rtol=1e-12)
+    # a step without events in between, and one after the last: neither is what is foreseen
+    more = few + [(t + 10, *rest) for t, *rest in few]
+    times = [1990, 1991, 1994, 1997, 2000, 2001, 2004, 2005]
+    model = DynamicEmbedding(4, random_state=0).fit(more, times=times)
+    assert model.drift_[0] in DRIFTS and len(model.history_) == 1
+    np.testing.assert_allclose(model.drift_[1], 0.1 * model.drift_[0], rtol=1e-12)
+
+
+def test_what_moves_on_is_foreseen_with_more_drift_than_what_stays() -> None:
+    """Rows that walk through a ring of columns, against rows that stay where they are."""
+    found = []
+    for speed in (0, 1):
+        rng = np.random.default_rng(0)
+        events = [
+            (t, f"r{i}", f"c{(3 * i + speed * t + k) % 24}", 6)
+            for t in range(10) for i in range(8) for k in range(4) if rng.random() < 0.9
+        ]  # fmt: skip
+        found.append(DynamicEmbedding(4, random_state=0, tempering=0.5).fit(events).drift_[0])
+    assert found[1] > found[0]
+
+
+def test_order_of_pairs_is_the_area_under_the_curve() -> None:
+    rng = np.random.default_rng(1)
+    scores, meets = rng.standard_normal((5, 7)), rng.random((5, 7)) < 0.3
+    pairs = [a > b for a in scores[meets] for b in scores[~meets]]
+    np.testing.assert_allclose(right_order(scores, meets), np.mean(pairs), rtol=1e-12)
+    assert right_order(scores, np.zeros_like(meets)) == 0.5
 
 
 # --- bad and odd input ----------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from oracles import dynamic_dense as dense
+from undertow.kernels.cooccurrence_field import log_likelihood
 from undertow.kernels.gaussian_field import FORMS
 from undertow.models.dynamic_filter import (
     Belief,
@@ -18,7 +19,7 @@ from undertow.models.dynamic_filter import (
     update_variance,
 )
 from undertow.models.dynamic_path import expanded_filter, path_mode
-from undertow.models.dynamic_start import correspondence, damp, dispersion, make_table, score_dispersion, static_map
+from undertow.models.dynamic_start import correspondence, damp, dispersion, make_table, static_map
 
 A, W, D = 3, 4, 2
 N = A + W
@@ -206,6 +207,22 @@ def test_static_map_separates_what_never_meets() -> None:
     assert gap[counts > 1].max() < gap[counts < 1].min() and 0.05 < tau2 < 20
 
 
+def test_a_static_map_keeps_the_width_it_is_given() -> None:
+    """Few counts an entity: the evidence has all in one place, a given width does not; it is the prior's mode."""
+    rng = np.random.default_rng(2)
+    counts = (rng.random((20, 40)) < 0.12).astype(float)
+    table = make_table(sp.csr_array(counts), 20)
+    assert table is not None
+    start = correspondence(table, 60, 4, np.random.default_rng(0))
+    settings = Settings("blocks", beta=0.5, tol=1e-9)
+    shrunk, _ = static_map(table, start, settings)
+    kept, tau2 = static_map(table, start, settings, 0.5)
+    assert tau2 == 0.5 and np.square(kept.mean).mean() > 4 * np.square(shrunk.mean).mean()
+    value, score = log_likelihood(table, kept.mean[table.rows], kept.mean[table.columns], beta=0.5)
+    pull = kept.mean[table.present] / 0.5
+    assert np.isfinite(value) and np.abs(score - pull).max() < 0.01 * np.abs(pull).max()
+
+
 @pytest.mark.parametrize("shape", [(1, 5), (5, 1), (1, 1), (2, 2)])
 def test_a_start_exists_for_the_smallest_tables(shape: tuple[int, int]) -> None:
     table = make_table(sp.csr_array(np.ones(shape)), shape[0])
@@ -236,18 +253,6 @@ def test_dispersion_is_that_of_all_pairs() -> None:
         squares += ((c - mu) ** 2).sum()
         total += c.sum()
     np.testing.assert_allclose(dispersion(seen, x).pearson, squares / total, rtol=1e-10)
-
-
-def test_score_dispersion_sees_clumps() -> None:
-    """One for independent counts; as many as the clumps are large where every count stands for so many."""
-    rng = np.random.default_rng(5)
-    x = 0.5 * rng.standard_normal((30, 2))
-    p, q = np.full(10, 0.1), np.full(20, 0.05)
-    share = np.outer(p, q) * np.exp(-((x[:10, None] - x[None, 10:]) ** 2).sum(axis=2))
-    for size in (1, 6):
-        drawn = [size * rng.poisson(3000 / size * share / share.sum()).astype(float) for _ in range(40)]
-        rows, columns = score_dispersion([make_table(sp.csr_array(c), 10) for c in drawn], x)
-        np.testing.assert_allclose([rows, columns], size, rtol=0.25)
 
 
 def test_the_path_is_the_most_probable_one() -> None:

@@ -19,7 +19,7 @@ OPTIONS: Options = {
     ),
     "--iterations": ("n_iter", click.IntRange(1), "Iterations that learn the drift."),
     "--drift": ("drift", float, "Variance of a step; if not given, it is learned."),
-    "--tempering": ("tempering", float, "Worth of a count as evidence; if not given, from their dispersion."),
+    "--tempering": ("tempering", float, "Worth of a count as evidence; if not given, by the purpose."),
     "--burstiness": ("burstiness", float, "Damping of repetitions; if not given, by the purpose."),
     "--covariance": ("covariance", click.Choice(["auto", "full", "blocks"]), "Of all entities, or of each alone."),
     "--observation": ("observation", click.Choice(["fisher", "taylor"]), "How a table of counts is expanded."),

@@ -13,9 +13,11 @@ import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg
 
-from undertow.kernels.cooccurrence_field import Table, field_sums, information_blocks, log_likelihood
+from undertow.kernels.cooccurrence_field import Table, field_sums
 from undertow.models.dynamic_filter import Array, Belief, Settings, condition, update_variance
 
+BURSTINESS = 10.0  # to predict: a second mention is worth a third of the first; best on NIPS up to 1993
+TEMPERING, PREDICT_VARIANCE = 0.1, 0.5  # to predict: β and τ², chosen together on ACL and on NIPS up to 1990
 DENSE = 400  # rows or columns up to which the decomposition is done in full
 JITTER = 0.01  # of the start, so that coordinates without any signal are not stuck in a symmetric place
 WIDTH = 0.5  # root mean square of the first coordinates
@@ -78,41 +80,6 @@ def dispersion(tables: list[Table | None], means: Array) -> Dispersion:
     return total
 
 
-def score_dispersion(tables: list[Table | None], mean: Array) -> tuple[float, float]:
-    """How far rows, and columns, jump from a step to the next beside what independent counts would make them: then 1.
-
-    Pairs may be no more dispersed than independent counts and yet come in clumps: all words of an author's year are
-    from a paper or two. u = F⁻¹s, score over Fisher block at a static map (n, d), is where a step would move an
-    entity; its difference between neighbouring steps has the covariance F_t⁻¹ + F_{t+1}⁻¹ if counts are
-    independent. Slow movement, however far it leads, is in no such difference.
-    """
-    n, d = mean.shape
-    sums, numbers = np.zeros(2), np.zeros(2)
-    before: Any = None
-    for table in tables:
-        if table is None:
-            before = None
-            continue
-        X, Y = mean[table.rows], mean[table.columns]
-        # without the pull to one centre, which is the same for all entities and no count of theirs
-        score, blocks = log_likelihood(table, X, Y, centring=0.0)[1], information_blocks(table, X, Y)
-        floor = 1e-6 * np.trace(blocks, axis1=1, axis2=2)[:, None, None] + 1e-12
-        there, u, inverse = np.zeros(n, dtype=bool), np.zeros((n, d)), np.zeros((n, d, d))
-        there[table.present] = True
-        inverse[table.present] = np.linalg.inv(blocks + floor * np.eye(d))
-        u[table.present] = (inverse[table.present] @ score[:, :, None])[:, :, 0]
-        if before is not None:
-            both = np.flatnonzero(there & before[0])
-            jump = u[both] - before[1][both]
-            value = (jump * np.linalg.solve(inverse[both] + before[2][both], jump[:, :, None])[:, :, 0]).sum(axis=1) / d
-            first = np.isin(both, table.rows)
-            sums += [value[first].sum(), value[~first].sum()]
-            numbers += [first.sum(), (~first).sum()]
-        before = (there, u, inverse)
-    rows, columns = np.divide(sums, numbers, out=np.ones(2), where=numbers > 0)
-    return float(rows), float(columns)
-
-
 # --- a static map ---------------------------------------------------------------------------------------
 
 
@@ -152,15 +119,21 @@ def _leading(scaled: Any, r: Array, c: Array, k: int, rng: np.random.Generator) 
     return u[:, order], s[order], vt[order]
 
 
-def static_map(table: Table, start: Array, settings: Settings) -> tuple[Belief, float]:
-    """Positions that explain one table, under x ~ N(0, τ²I) with τ² learned; the belief in blocks, and τ²."""
+def static_map(table: Table, start: Array, settings: Settings, variance: float | None = None) -> tuple[Belief, float]:
+    """Positions that explain one table, under x ~ N(0, τ²I), τ² = `variance` or learned; belief in blocks, and τ².
+
+    The τ² of the evidence is one for maps that fit: with many dimensions and few counts an entity it shrinks, and
+    all places with it, until the map says nothing.
+    """
     settings = settings._replace(covariance="blocks", observation="fisher")
     n, d = start.shape
-    tau2 = float((start**2).mean()) or 1.0
+    tau2 = variance or float((start**2).mean()) or 1.0
     x = start
     for _ in range(ROUNDS):
         prior = Belief(np.zeros((n, d)), settings.form.isotropic(np.full(n, tau2), d))
         belief, _ = condition(prior, table, x, settings)
+        if variance is not None:
+            return belief, variance
         x = belief.mean
         there = table.present
         tau2 = update_variance(
@@ -170,7 +143,12 @@ def static_map(table: Table, start: Array, settings: Settings) -> tuple[Belief, 
 
 
 def first_paths(
-    counts: list[Any], burstiness: float, n_rows: int, static: Array, settings: Settings, rng: np.random.Generator
+    counts: list[Any],
+    n_rows: int,
+    static: Array,
+    settings: Settings,
+    rng: np.random.Generator,
+    variance: float | None = None,
 ) -> list[Array]:
     """Where the search for a path may begin: at rest on the static map, and with a change of maps half-way.
 
@@ -180,11 +158,11 @@ def first_paths(
     out = [np.repeat(static[None], T, axis=0)]
     halves = []
     for part in (counts[: T // 2], counts[T // 2 :]):
-        table = make_table(sum(damp(c, burstiness) for c in part), n_rows) if part else None
+        table = make_table(sum(part), n_rows) if part else None
         if table is None:
             return out
         start = correspondence(table, static.shape[0], static.shape[1], rng)
-        halves.append(static_map(table, start, settings)[0].mean)
+        halves.append(static_map(table, start, settings, variance)[0].mean)
     first, second = halves
     u, _, vt = np.linalg.svd(second.T @ first)
     second = second @ (u @ vt)
