@@ -15,8 +15,8 @@ from undertow.errors import InputError
 
 torch = pytest.importorskip("torch", reason="needs the extra torch")
 
-from undertow.neural import RNNLM  # noqa: E402
-from undertow.neural.training import lanes, perplexity, train  # noqa: E402
+from undertow.neural import RNNLM, training  # noqa: E402
+from undertow.neural.training import lanes, next_word_loss, perplexity, train  # noqa: E402
 
 DATA = Path(__file__).parents[2] / "src" / "undertow" / "data"
 
@@ -116,6 +116,46 @@ def test_perplexity_by_the_definition() -> None:
     by_hand = math.exp(-p[np.arange(39), ids[1:]].mean())
     assert_allclose([perplexity(model, ids), perplexity(model, ids, steps=7)], by_hand, rtol=1e-5)
     assert lanes(np.arange(11), 2).tolist() == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
+
+
+@pytest.mark.parametrize("nonlinearity", ["sigmoid", "tanh"])
+def test_the_states_and_their_gradients_are_those_of_the_loop(nonlinearity: str) -> None:
+    torch.manual_seed(0)
+    model = RNNLM(9, 4, nonlinearity).double()
+    ids, weights = torch.randint(0, 9, (3, 6)), torch.randn(3, 6, 4).double()
+    start = torch.randn(3, 4).double().requires_grad_()
+    squash = torch.sigmoid if nonlinearity == "sigmoid" else torch.tanh
+    state, loop = start, []
+    for x in model.inputs(ids).unbind(dim=1):
+        state = squash(model.recurrence(state) + x)
+        loop.append(state)
+    expected = torch.stack(loop, dim=1)
+    states = model.states(ids, start)
+    assert_allclose(states.detach(), expected.detach(), rtol=0, atol=1e-14)
+    wanted = [start, model.inputs.weight, model.recurrence.weight, model.recurrence.bias]
+    for ours, theirs in zip(
+        torch.autograd.grad((states * weights).sum(), wanted),
+        torch.autograd.grad((expected * weights).sum(), wanted),
+        strict=True,
+    ):
+        assert_allclose(ours, theirs, rtol=0, atol=1e-13)
+
+
+def test_the_loss_and_its_gradients_are_those_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    model = RNNLM(9, 4, "tanh").double()
+    ids, targets = torch.randint(0, 9, (2, 7)), torch.randint(0, 9, (2, 7))
+    torch.nn.functional.cross_entropy(model(ids)[0].flatten(0, 1), targets.flatten()).mul(3).backward()
+    expected = {name: p.grad.clone() for name, p in model.named_parameters()}
+    for numbers in (1 << 20, 9 * 5, 1):  # all tokens at once, some, one
+        monkeypatch.setattr(training, "CHUNK_NUMBERS", numbers)
+        model.zero_grad()
+        loss = next_word_loss(model, model.states(ids), targets)
+        plain = torch.nn.functional.cross_entropy(model(ids)[0].flatten(0, 1), targets.flatten())
+        assert_allclose(loss.item(), plain.item(), rtol=1e-12)
+        (3 * loss).backward()
+        for name, p in model.named_parameters():
+            assert_allclose(p.grad, expected[name], rtol=0, atol=1e-12, err_msg=name)
 
 
 def test_what_is_refused(lds: LDS) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from undertow.errors import InputError
 from undertow.models.base import encode_sentences
@@ -21,6 +22,39 @@ from undertow.models.lds import LDS
 
 NONLINEARITIES = ("sigmoid", "tanh")
 TEMPERATURES = np.geomspace(0.02, 1.0, 12)  # tried for the output layer; at 1 the perplexity of real text is absurd
+
+
+class _Recurrence(torch.autograd.Function):
+    """h_t = σ(W h_{t−1} + x_t + b) for all steps, with back-propagation through time written out.
+
+    Equal to the loop that autograd would record; the steps are small, and most of that loop's time would go into
+    keeping its record.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, state: Tensor, W: Tensor, b: Tensor, sigmoid: bool) -> Tensor:
+        out = x.transpose(0, 1) + b  # (T, B, h), in order of time
+        before = state
+        for now in out:
+            now.addmm_(before, W.t())
+            before = now.sigmoid_() if sigmoid else now.tanh_()
+        ctx.save_for_backward(out, state, W)
+        ctx.sigmoid = sigmoid
+        return out.transpose(0, 1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, None]:
+        out, state, W = ctx.saved_tensors
+        inner = grads[0].transpose(0, 1).clone(memory_format=torch.contiguous_format)
+        slope = out * (1 - out) if ctx.sigmoid else 1 - out * out
+        for t in range(len(out) - 1, -1, -1):  # inner[t] becomes the gradient of the sum inside σ
+            inner[t] *= slope[t]
+            if t:
+                inner[t - 1].addmm_(inner[t], W)
+        before = torch.cat([state[None], out[:-1]])
+        flat = inner.flatten(0, 1)
+        return inner.transpose(0, 1), inner[0] @ W, flat.t() @ before.flatten(0, 1), flat.sum(dim=0), None
 
 
 class RNNLM(nn.Module):
@@ -54,12 +88,10 @@ class RNNLM(nn.Module):
     def states(self, ids: Tensor, state: Tensor | None = None) -> Tensor:
         """(B, T, h) states after each word of (B, T) ids."""
         state = self.start(len(ids)) if state is None else state
-        squash = torch.sigmoid if self.nonlinearity == "sigmoid" else torch.tanh
-        out = []
-        for x in self.inputs(ids).unbind(dim=1):
-            state = squash(self.recurrence(state) + x)
-            out.append(state)
-        return torch.stack(out, dim=1)
+        r = self.recurrence
+        given = (self.inputs(ids), state, r.weight, r.bias, self.nonlinearity == "sigmoid")
+        states: Tensor = _Recurrence.apply(*given)  # type: ignore[no-untyped-call]
+        return states
 
     def forward(self, ids: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """(B, T, V) scores of the word after each word of (B, T) ids, and the last state (B, h) to go on from."""
