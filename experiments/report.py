@@ -89,8 +89,12 @@ def states_plot(table: Table) -> str | None:
 PLOTS: dict[str, list[Callable[[Table], str | None]]] = {
     "lds_pos": [dot_plot("Accuracy of a local classifier on CRAFT dev", "vectors", "accuracy")],
     "lds_start": [line_plot("Log-likelihood a token after full EM iterations", "start, after iterations", "iteration")],
+    "lds_rnn": [line_plot("Dev perplexity after each epoch", "unit, start", "epoch", log_y=True)],
+    "tagging_pos": [dot_plot("Accuracy", "tagger", "accuracy: all", "OOV")],
+    "tagging_ner": [dot_plot("F1 of spans", "tagger", "F1")],
     "hmm_perplexity": [states_plot, dot_plot("Perplexity of WikiText-2 valid", "row", "perplexity")],
-    "hmm_neural": [line_plot("Perplexity of held-out text after each epoch", "form", "epoch")],
+    "hmm_neural": [dot_plot("Perplexity of valid", "form", "valid")],
+    "fhmm_pos": [dot_plot("Error on unseen words of both tests", "read beside spelling", "OOV, both")],
     "dynamic_nips": [dot_plot("Next year's links: area under the curve", "", "all: AUC", "new: AUC")],
 }
 
