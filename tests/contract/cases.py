@@ -74,6 +74,7 @@ CASES = [
         "fhmm-variational",
         small(FactorialHMM, n_layers=2, n_states=2, n_iter=3, inference="variational", max_sweeps=3, random_state=0),
     ),
+    Case("fhmm-lds", small(FactorialHMM, n_layers=2, n_states=3, n_iter=3, init="lds", random_state=0)),
     Case("hmm-blocks", small(HMM, n_states=8, n_blocks=4, n_iter=4, n_chunks=2, random_state=0)),
     Case("hmm-dense", small(HMM, n_states=3, n_iter=4, n_chunks=1, random_state=0)),
     Case("hmm-low-rank", small(HMM, n_states=6, n_blocks=3, rank=2, n_iter=4, n_chunks=2, random_state=0)),

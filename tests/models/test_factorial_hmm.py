@@ -28,7 +28,8 @@ from undertow.models.factorial_em import (
     word_gradient,
     word_objective,
 )
-from undertow.models.factorial_init import word_clusters
+from undertow.models.factorial_init import subspace_clusters, word_clusters
+from undertow.models.factorial_learning import Learning, cut_batches, passes, word_shares
 
 BOUNDS = ("tilted", "jensen", "mean_field")
 
@@ -182,7 +183,7 @@ def model(corpus):
 
 @pytest.mark.parametrize("options", [{}, {"inference": "variational"}, {"inference": "variational", "bound": "jensen"},
                                      {"inference": "variational", "bound": "mean_field"}, {"update": "lbfgs"},
-                                     {"init": "random"}])  # fmt: skip
+                                     {"init": "random"}, {"init": "lds"}])  # fmt: skip
 def test_batch_em_rises(corpus, options):
     fitted = FactorialHMM(2, n_states=3, n_iter=5, smoothing=1e-3, tol=1e-6, random_state=0, **options).fit(corpus)
     assert fitted.history_[-1] > fitted.history_[0] and np.diff(fitted.history_).min() > -1e-4
@@ -195,13 +196,85 @@ def test_it_finds_what_chains_explain():
     assert model.score(words_of(100, seed=5)) > -1.35  # log 3 = 1.099; words drawn alike score −log 9 = −2.2
 
 
-def test_online_em_learns_from_batches(corpus):
-    online = FactorialHMM(2, n_states=3, n_iter=4, batch_size=200, random_state=0)
+@pytest.mark.parametrize("how", [{}, {"inference": "variational"}, {"inference": "variational", "bound": "mean_field"}])
+def test_online_em_learns_from_batches(corpus, how):
+    online = FactorialHMM(2, n_states=3, n_iter=4, batch_size=200, random_state=0, **how)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("undertow.models.factorial_hmm.SHARD_TOKENS", 100)
+        patch.setattr("undertow.models.factorial_learning.SHARD_TOKENS", 100)
         online.fit(corpus)
-    once = FactorialHMM(2, n_states=3, n_iter=1, random_state=0).fit(corpus)
+    once = FactorialHMM(2, n_states=3, n_iter=1, random_state=0, **how).fit(corpus)
     assert online.score(corpus) > once.score(corpus) and online.history_[-1] > online.history_[0]
+
+
+def test_batches_are_kept_and_replaced(corpus, monkeypatch):
+    """After every batch was read, the counts are those of a text whose batches were read one after the other."""
+    monkeypatch.setattr("undertow.models.factorial_learning.SHARD_TOKENS", 100)
+    given = []
+
+    def noted(stats, params, **settings):
+        given.append((stats.scaled(1.0), params))  # a copy: the total goes on changing
+        return m_step(stats, params, **settings)
+
+    monkeypatch.setattr("undertow.models.factorial_learning.m_step", noted)
+    start_, how = start(2, 3, V=len(corpus.vocabulary)), Learning(Inference(True), 2, 300, 0.5, 1, "closed")
+    done = list(passes(corpus, start_, how, np.random.default_rng(0), None))
+    shards = corpus.shards(100)
+    np.random.default_rng(0).shuffle(shards)
+    batches = cut_batches(shards, corpus, 300)
+    n = len(batches)
+    assert n >= 3 and len(done) == 2 and len(given) == 2 * n
+    # the parameters that each batch was read with, in the second pass as far as its second batch
+    read_with = [given[n][1], given[n + 1][1], *(params for _, params in given[2:n])]
+    wanted = None
+    for batch, params in zip(batches, read_with, strict=True):
+        for first, stop in batch:
+            at = np.asarray(corpus.offsets[first : stop + 1])
+            stats = Machine(params, Inference(True))((np.asarray(corpus.ids[at[0] : at[-1]]), at - at[0]))
+            wanted = stats if wanted is None else wanted.plus(stats)
+    for name in ("words", "visits", "first", "pairs", "n_tokens"):
+        assert_allclose(getattr(given[n + 1][0], name), getattr(wanted, name), rtol=1e-5, atol=1e-4, err_msg=name)
+    # at the start too every word has its tokens, whichever batch they are in
+    assert_allclose(given[0][0].words.sum(axis=2), np.tile(corpus.vocabulary.counts[:, None], 2), rtol=1e-5)
+    assert_allclose(given[0][0].visits.sum(), corpus.n_tokens, rtol=1e-5)
+
+
+def test_long_texts_have_longer_batches(corpus, monkeypatch):
+    monkeypatch.setattr("undertow.models.factorial_learning.SHARD_TOKENS", 50)
+    monkeypatch.setattr("undertow.models.factorial_learning.HELD_BYTES", 2 * 4 * 6 * len(corpus.vocabulary))  # two
+    seen = []
+    monkeypatch.setattr(
+        "undertow.models.factorial_learning.m_step", lambda stats, params, **_: seen.append(1) or params
+    )
+    FactorialHMM(2, n_states=3, n_iter=1, batch_size=50, init="random", random_state=0).fit(corpus)
+    assert len(seen) == 2
+
+
+def test_words_alone_say_where_their_tokens_are():
+    params = start(2, 3, V=7)
+    usual = [np.linalg.matrix_power(A, 200)[0] for A in params.transition]
+    emit = flat_hmm(*params)[2]  # (joint, V)
+    wanted = np.zeros((7, 2, 3))
+    for code, s in enumerate(joint_states(2, 3)):
+        for m in range(2):
+            wanted[:, m, s[m]] += usual[0][s[0]] * usual[1][s[1]] * emit[code]
+    wanted /= wanted.sum(axis=2, keepdims=True)
+    assert_allclose(word_shares(params), wanted, rtol=1e-6)
+
+
+def test_it_stops_when_other_text_becomes_less_probable(corpus, tmp_path):
+    other = words_of(30, seed=9)
+    model = FactorialHMM(2, n_states=3, n_iter=40, smoothing=0.0, random_state=0).fit(words_of(12), validation=other)
+    scores = model.validation_history_
+    assert 1 < len(scores) < 40 and scores[-1] <= max(scores[:-1]) and len(model.history_) == len(scores)
+    assert_allclose(model.score(other), max(scores), rtol=1e-5)  # the best is kept, not the last
+    model.save(tmp_path / "m")
+    assert load(tmp_path / "m").validation_history_ == scores
+    share = FactorialHMM(2, n_states=2, n_iter=2, validation=0.2, random_state=0).fit(corpus)
+    held = list(corpus.token_lists())[-round(0.2 * corpus.n_sentences) :]
+    assert_allclose(share.score(held), max(share.validation_history_), rtol=1e-5)
+    variational = FactorialHMM(2, n_states=2, n_iter=2, validation=0.2, inference="variational", random_state=0)
+    variational.fit(corpus)
+    assert_allclose(variational.bound_per_token(held), max(variational.validation_history_), rtol=1e-4)
 
 
 def test_going_on_is_the_same_as_going_through(corpus, tmp_path):
@@ -218,7 +291,7 @@ def test_going_on_is_the_same_as_going_through(corpus, tmp_path):
 
 @pytest.mark.parametrize("options", [{"inference": "exact"}, {"inference": "variational", "max_sweeps": 2}])
 def test_every_engine_gives_the_same_bits(corpus, options, monkeypatch):
-    monkeypatch.setattr("undertow.models.factorial_hmm.SHARD_TOKENS", 150)  # several shards
+    monkeypatch.setattr("undertow.models.factorial_learning.SHARD_TOKENS", 150)  # several shards
     make = FactorialHMM(2, n_states=3, n_iter=2, batch_size=400, random_state=0, **options)
     wanted = make.fit(corpus).theta_.tobytes()
     with Threads(3) as threads, Processes(2) as processes, DaskCluster(n_workers=2) as cluster:
@@ -255,7 +328,7 @@ def test_bound_beside_the_exact_score(model, corpus):
     gap = model.score(corpus) - model.bound_per_token(corpus)
     assert 0 <= gap < 0.5
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("undertow.models.factorial_hmm.EXACT_SCORE", 4)
+        patch.setattr("undertow.models.factorial_answers.EXACT_SCORE", 4)
         model._prepare()
         try:
             assert not model.scores_exactly and model.score(corpus) == model.bound_per_token(corpus)
@@ -277,14 +350,14 @@ def test_a_long_query_is_taken_in_pieces(model):
     text = words_of(30, seed=3)
     whole, scores = model.transform(text), model.log_likelihoods(text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("undertow.models.factorial_hmm.BATCH_TOKENS", 7)
+        patch.setattr("undertow.models.factorial_answers.BATCH_TOKENS", 7)
         for a, b in zip(whole, model.transform(text), strict=True):
             assert_allclose(a, b, rtol=1e-4, atol=1e-6)
         assert_allclose(model.log_likelihoods(text), scores, rtol=1e-5)
 
 
 def test_samples_follow_the_model():
-    model = FactorialHMM(2, n_states=3, n_iter=15, random_state=0).fit(words_of(400))
+    model = FactorialHMM(2, n_states=3, n_iter=15, smoothing=0.0, random_state=0).fit(words_of(400))
     drawn = model.sample(3000, random_state=1)
     assert drawn == model.sample(3000, random_state=1) and model.sample(0) == []
     kinds = {
@@ -363,11 +436,41 @@ def test_layers_start_from_different_views():
     )  # equal layers would use five joint states at most
 
 
+class SameDraws(np.random.Generator):
+    """Every layer's k-means begins with the same draws, so that only its directions tell it from another layer."""
+
+    def random(self, size):
+        return np.linspace(0.1, 0.9, size)
+
+
+def test_layers_start_from_different_directions():
+    """Each layer clusters the words in its own subspace: the clusterings of real structure differ from each other."""
+    rng = np.random.default_rng(0)
+    text = []
+    for _ in range(800):
+        i, j = rng.integers(0, 2, 2)
+        text.append([f"before{i}", f"w{i}{j}", f"after{j}"])
+    counts = LagCounts.from_corpus(Corpus.from_sentences(text), lags=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("undertow.models.factorial_init.N_DIRECTIONS", 2)
+        one, two = subspace_clusters(counts, 2, 3, SameDraws(np.random.PCG64(0)))
+    same = {(a, b) for a, b in zip(one.tolist(), two.tolist(), strict=True)}
+    assert len(set(one.tolist())) == len(set(two.tolist())) == 3 and len(same) > 3  # not one the other's renaming
+
+
+@pytest.mark.parametrize(
+    "text", [[["a"], ["b"]], [["same"] * 4], [["a", "b"]] * 3], ids=["no pairs", "one word", "two"]
+)
+def test_directions_of_strange_text(text):
+    model = FactorialHMM(3, n_states=2, n_iter=1, init="lds", random_state=0).fit(text)
+    assert np.isfinite(model.score(text))
+
+
 def test_what_it_refuses():
     text = SENTENCES
     bad = [{"n_layers": 0}, {"n_states": 0}, {"n_states": True}, {"n_iter": 0}, {"bound": "best"},
            {"inference": "fast"}, {"update": "sgd"}, {"init": "zeros"}, {"tol": -1}, {"smoothing": "much"},
-           {"smoothing": -0.1}, {"batch_size": 0},
+           {"smoothing": -0.1}, {"batch_size": 0}, {"validation": 1.5}, {"validation": True},
            {"n_layers": 9, "inference": "exact"}, {"n_layers": 9, "inference": "variational", "bound": "mean_field"},
            {"inference": "variational", "update": "lbfgs"}, {"n_jobs": 0}]  # fmt: skip
     for params in bad:

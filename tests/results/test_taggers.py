@@ -190,6 +190,16 @@ def test_penalties_pull_the_weights_to_zero() -> None:
     assert len(sparse._blob) < len(sure._blob) / 2, "l1 leaves most weights out"
 
 
+@needs_crf
+def test_the_perceptron_learns_too(tmp_path: Path) -> None:
+    X, y = sentences(40)
+    tagger = CRFTagger(algorithm="perceptron", n_iter=6).fit(X, y)
+    assert tagger.predict([["the", "moon", "sleeps"]]) == [["D", "N", "V"]]
+    assert 1 <= len(tagger.history_) <= 6 and tagger.history_[-1] >= tagger.history_[0]
+    tagger.save(tmp_path / "t")
+    assert load(tmp_path / "t").predict(X) == tagger.predict(X)
+
+
 def test_a_kept_model_is_looked_at_as_closely_as_one_of_its_own(model: LDS) -> None:
     record, tensors = kept.pack(model, "m.")
     again = kept.unpack(record, tensors, "m.")
@@ -271,6 +281,7 @@ ONE = [["a", "b"]]
         pytest.param(lambda m: CRFTagger(Short()).fit(ONE, [["X", "Y"]]), marks=needs_crf),
         lambda m: CRFTagger(window=-1).fit(ONE, [["X", "Y"]]),
         lambda m: CRFTagger(l2=-1.0).fit(ONE, [["X", "Y"]]),
+        lambda m: CRFTagger(algorithm="newton").fit(ONE, [["X", "Y"]]),
         lambda m: CRFTagger(lexical=False).fit(ONE, [["X", "Y"]]),
         lambda m: CRFTagger(LDS()).fit(ONE, [["X", "Y"]]),
         lambda m: CRFTagger().predict(ONE),

@@ -18,7 +18,8 @@ OPTIONS: Options = {
     "--batch-size": ("batch_size", click.IntRange(1), "Tokens between two updates of the parameters."),
     "--sweeps": ("max_sweeps", click.IntRange(1), "Most variational sweeps over a sentence."),
     "--smoothing": ("smoothing", click.FloatRange(0), "Pseudo-counts a word."),
-    "--init": ("init", click.Choice(["clusters", "random"]), "Where EM begins."),
+    "--init": ("init", click.Choice(["clusters", "lds", "random"]), "Where EM begins."),
+    "--validation": ("validation", float, "Share of the text, its end, held out to stop early."),
     "--seed": ("random_state", click.IntRange(0), "Makes the run repeatable."),
 }
 
@@ -44,6 +45,7 @@ def command(**given: Any) -> None:
             "passes": len(model.history_),
             "planned_passes": model.n_iter,
             "objective": round(model.history_[-1], 6),
+            **({"held_out": round(max(model.validation_history_), 6)} if model.validation_history_ else {}),
         }
 
     fit_and_save(

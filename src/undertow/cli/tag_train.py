@@ -13,7 +13,7 @@ from undertow.progress import Progress
 
 # parameter -> the option that sets it, by kind: an option of the other kind is refused, not ignored
 OPTIONS = {
-    "crf": {"window": "--window", "l1": "--l1", "l2": "--l2", "n_iter": "--iterations"},
+    "crf": {"window": "--window", "l1": "--l1", "l2": "--l2", "n_iter": "--iterations", "algorithm": "--algorithm"},
     "local": {"n_hidden": "--hidden", "n_iter": "--iterations", "random_state": "--seed"},
 }
 
@@ -35,6 +35,11 @@ OPTIONS = {
 @click.option("--window", type=click.IntRange(0, 10), help="Words to each side a CRF looks at.  [default: 2]")
 @click.option("--l1", type=click.FloatRange(0), help="Penalty on absolute weights of a CRF.  [default: 0]")
 @click.option("--l2", type=click.FloatRange(0), help="Penalty on squared weights of a CRF.  [default: 1]")
+@click.option(
+    "--algorithm",
+    type=click.Choice(["lbfgs", "perceptron"]),
+    help="How a CRF is trained; the perceptron wants 5 to 10 iterations.  [default: lbfgs]",
+)
 @click.option("--hidden", "n_hidden", type=click.IntRange(1), help="Hidden units of a local tagger.  [default: 25]")
 @click.option("--iterations", "n_iter", type=click.IntRange(1), help="Most iterations.  [default: crf 100, local 30]")
 @click.option("--seed", "random_state", type=click.IntRange(0), help="Makes a local tagger repeatable.")

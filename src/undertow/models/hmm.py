@@ -31,6 +31,7 @@ from undertow.models.base import (
 from undertow.models.hmm_init import INITS
 from undertow.models.hmm_params import Emission, Params
 from undertow.models.hmm_start import Start, begin, choose_blocks, resume
+from undertow.models.validation import check_share, split_text
 from undertow.text.corpus import Corpus
 from undertow.text.lag_counts import LagCounts
 
@@ -125,8 +126,7 @@ class HMM(Estimator):
                 raise InputError(f"HMM: {name}={getattr(self, name)!r} must be one of {', '.join(allowed)}.")
         if not (_is_number(self.smoothing) and self.smoothing >= 0):
             raise InputError(f"HMM: smoothing={self.smoothing!r} must be a number, at least 0.")
-        if self.validation is not None and not (_is_number(self.validation) and 0 < self.validation < 1):
-            raise InputError(f"HMM: validation={self.validation!r} must be a share between 0 and 1, or None.")
+        check_share(self.validation, "HMM")
         for name in ("carry", "warm_start", "verbose"):
             if not isinstance(getattr(self, name), bool | np.bool_):
                 raise InputError(f"HMM: {name}={getattr(self, name)!r} must be True or False.")
@@ -150,7 +150,7 @@ class HMM(Estimator):
         going_on = self.warm_start and self.__sklearn_is_fitted__()
         if going_on and corpus.vocabulary != self.vocabulary_:
             corpus = Corpus.from_sentences(corpus.token_lists(), vocabulary=self.vocabulary_)
-        text, other = self._split(corpus, validation)
+        text, other = split_text(corpus, self.validation, validation)
         if self.parameterization == "neural":
             params, history, scores = _neural_fit()(self, text, other)
             self._finish(params, history, scores, corpus)
@@ -163,18 +163,6 @@ class HMM(Estimator):
             params, history, scores = self._em(start, chunks, held, place)
         self._finish(params, before[0] + history, before[1] + scores, corpus)
         return self
-
-    def _split(self, corpus: Corpus, validation: Any) -> tuple[Corpus, Corpus | None]:
-        if validation is not None:
-            sentences = encode_sentences(corpus.vocabulary, validation)
-            return corpus, _part(corpus, sentences)
-        if self.validation is None:
-            return corpus, None
-        n = corpus.n_sentences - max(1, round(self.validation * corpus.n_sentences))
-        if n < 1:
-            raise InputError("The corpus has one sentence, of which none can be held out: leave out validation.")
-        sentences = list(corpus.sentences())
-        return _part(corpus, sentences[:n]), _part(corpus, sentences[n:])
 
     def _start(self, text: Corpus, chunks: Any, rng: np.random.Generator, going_on: bool) -> Start:
         words = text.vocabulary.counts
@@ -422,16 +410,6 @@ def _neural_fit() -> Any:
     except ImportError as e:
         raise InputError("parameterization='neural' needs PyTorch: install undertow[torch].") from e
     return fit_neural
-
-
-def _part(corpus: Corpus, sentences: list[Any]) -> Corpus:
-    """Some sentences as a corpus over the same words, with counts of their own."""
-    ids = np.concatenate(sentences) if sentences else np.empty(0, dtype=np.uint32)
-    offsets = np.concatenate(([0], np.cumsum([len(s) for s in sentences]))).astype(np.int64)
-    if not len(ids):
-        raise InputError("The text to validate on has no tokens: give some, or leave it out.")
-    counts = np.bincount(ids, minlength=len(corpus.vocabulary))
-    return Corpus(ids, offsets, corpus.vocabulary.with_counts(counts), manifest=corpus.manifest)
 
 
 def _kept(X: Sentences) -> Sentences:
