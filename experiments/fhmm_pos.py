@@ -5,6 +5,7 @@
     .venv/bin/python experiments/fhmm_pos.py --select                     # what settings were chosen by: not the tests
     .venv/bin/python experiments/fhmm_pos.py --quick                      # 25 s: do the claims point the right way?
     .venv/bin/python experiments/fhmm_pos.py --report                     # measure nothing: write what is kept
+    OMP_NUM_THREADS=1 .venv/bin/python experiments/fhmm_pos.py --much     # ten times the text: fhmm_much.md
 
 The claims: a CRF that reads hidden states errs less on words it never saw, and several layers of states help more than
 one flat HMM. All representations are learned from the same text: the first tokens of eLife, and the labelled text
@@ -50,7 +51,9 @@ class Scale(NamedTuple):
     rounds: int = 50  # of L-BFGS
 
 
+MUCH = Scale(4_000_000, 30_000, 30_000, 50_000, 30_000, 8, 2, 1, 120)  # twice the labels, and L-BFGS until it is done
 QUICK = Scale(30_000, 6_000, 3_000, 5_000, 4_000, 3, 1, 1, 40)
+LONG = 20  # passes at most of the models that are fitted until nothing is gained
 SMOOTHING = 2.0  # pseudo-counts a word of the factorial models; chosen on the text they are stopped by
 NOTES = "## What it says"
 PAPER = {
@@ -149,9 +152,9 @@ class Models:
         return (self.work / f"{self.key(name)}.json").exists()
 
     def machine(self, kind: str, seed: int) -> Any:
-        """FHMM-M-K (and `FHMM-M-K lds`) or HMM-Z, not fitted."""
+        """FHMM-M-K (and `FHMM-M-K lds`, `FHMM-M-K long`) or HMM-Z, not fitted."""
         family, *sizes = kind.partition(" ")[0].split("-")
-        passes = self.scale.passes
+        passes = LONG if kind.endswith("long") else self.scale.passes
         if family == "HMM":
             return HMM(int(sizes[0]), n_blocks=1, init="clusters", n_iter=passes, random_state=seed, n_jobs=1)
         M, K = map(int, sizes)
@@ -195,6 +198,14 @@ FEATURES: dict[str, Callable[[Models, int], list[Any]]] = {
     "LDS + POST-HMM-80": lambda m, i: [*FEATURES["LDS"](m, 0), *FEATURES["POST-HMM-80"](m, 0)],
     "FHMM-5-10": lambda m, i: [States(m("FHMM-5-10/0"), **READ)],
     "POST-5-10": lambda m, i: [Posteriors(m("FHMM-5-10/0"), **READ)],
+}
+MUCH_FEATURES: dict[str, Callable[[Models, int], list[Any]]] = {
+    **{
+        name: FEATURES[name] for name in ("lexical", "POST-HMM-30", "Brown-1000", "POST-HMM-80", "W2V", "LDS", "HMM-30")
+    },
+    "LDS type": lambda m, i: [Vectors(m("LDS"), "type", **VECTORS)],
+    "LDS type + POST-HMM-30": lambda m, i: [*MUCH_FEATURES["LDS type"](m, 0), *FEATURES["POST-HMM-30"](m, 0)],
+    "Brown-1000 + POST-HMM-30": lambda m, i: [*FEATURES["Brown-1000"](m, 0), *FEATURES["POST-HMM-30"](m, 0)],
 }
 SEEDED = ("POST-HMM-30", "POST-3-10")  # do layers beat a flat HMM? Here seeds are needed
 
@@ -269,21 +280,38 @@ def full(options: Any) -> int:
         rows = [row for (other, _), row in found.items() if other == name and row is not None]
         if rows:
             done[name] = rows
-    names += ["FHMM-5-10/0"]
+    names += ["FHMM-5-10/0", *(f"{n} long/{i}" for n in ("HMM-30", "FHMM-3-10") for i in range(scale.seeds))]
     if options.report:
         names = [n for n in names if models.is_kept(n)]
-    write(scale, data, harness, done, held_out_scores(models, names))
+    write(scale, data, harness, done, held_out_scores(models, names), "fhmm_pos.md")
     return 0
 
 
-def write(scale: Scale, data: Data, harness: Harness, done: dict[str, list[Row]], scores: dict[str, float]) -> None:
+def much(options: Any) -> int:
+    """What carries over when there is more text: flat models only, one seed."""
+    data = read(MUCH, options.work)
+    models = Models(data, MUCH, options.work)
+    place = options.work / f"fhmm_much-{key_of(data.text)}-{MUCH.test}-{MUCH.rounds}"
+    harness = Harness(data, models, Rows(place), MUCH.rounds, options.report)
+    found = {n: harness.row(n, 0, b) for n, b in MUCH_FEATURES.items() if not options.rows or n in options.rows}
+    done = {name: [row] for name, row in found.items() if row is not None}
+    if not options.rows:
+        write(MUCH, data, harness, done, {}, "fhmm_much.md")
+    return 0
+
+
+def write(
+    scale: Scale, data: Data, harness: Harness, done: dict[str, list[Row]], scores: dict[str, float], name: str
+) -> None:
     masks = [groups(data.train, part) for part in data.tests.values()]
     sizes = "; ".join(
         f"{name}: {len(m['all']):,} tokens, {m['OOV'].sum():,} OOV, {m['rare'].sum():,} rare"
         for name, m in zip(data.tests, masks, strict=True)
     )
     lines = [
-        "# Tagging out of the domain with layers of states",
+        "# Tagging out of the domain with layers of states"
+        if scores
+        else "# The same with ten times the text, flat models",
         "",
         f"Representations from {data.text.n_tokens:,} tokens (the first {scale.text:,} of eLife, and the labelled "
         f"text), V = {len(data.text.vocabulary):,} with classes of unknown words. Labelled: "
@@ -293,10 +321,11 @@ def write(scale: Scale, data: Data, harness: Harness, done: dict[str, list[Row]]
         "Seconds are processor time of the tagger.",
         "",
     ]
-    lines += [*_errors(data, harness, done), "", *_layers(harness, done), *_likelihoods(harness.models, scores)]
+    lines += [*_errors(data, harness, done), "", *_layers(harness, done)]
+    lines += _likelihoods(harness.models, scores) if scores else []
     text = "\n".join(lines)
     print(text)
-    page = Path(__file__).parent / "results" / "fhmm_pos.md"
+    page = Path(__file__).parent / "results" / name
     before = page.read_text(encoding="utf-8") if page.exists() else ""
     words = NOTES + before.split(NOTES, 1)[1] if NOTES in before else ""  # written by hand, kept
     page.write_text(f"{text.rstrip()}\n\n{words}", encoding="utf-8")
@@ -331,8 +360,8 @@ def _likelihoods(models: Models, scores: dict[str, float]) -> list[str]:
     scale = models.scale
     lines = [
         f"Held-out likelihood: every model is fitted until the {scale.apart:,} tokens of eLife behind its text become "
-        f"less probable ({scale.passes} passes at most; five layers: {scale.wide_passes}), and scored on as many behind"
-        " these.",
+        f"less probable ({scale.passes} passes at most; *long*: {LONG}; five layers: {scale.wide_passes}), and scored "
+        "on as many behind these.",
         "",
         "| model | seeds | log-likelihood a token | emission parameters a word | passes | processor seconds |",
         "|---|---|---|---|---|---|",
@@ -406,13 +435,15 @@ def quick() -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("quick", "select", "report"):
+    for name in ("quick", "select", "report", "much"):
         parser.add_argument(f"--{name}", action="store_true")
     parser.add_argument("--work", type=Path, default=Path(__file__).parent / "work")
+    parser.add_argument("--rows", nargs="*", choices=list(MUCH_FEATURES), help="of --much, and write no page")
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
-    code = quick() if options.quick else select(options) if options.select else full(options)
+    way = select if options.select else much if options.much else full
+    code = quick() if options.quick else way(options)
     print(f"{time.perf_counter() - began:.0f} s by the clock")
     return code
 
