@@ -66,12 +66,15 @@ ROWS: dict[str, dict[str, Any]] = {
     "low-rank-32768-256": hmm(n_states=2**15, n_blocks=128, rank=256, init="clusters", n_iter=3, random_state=0),
     **{f"member-{g}": hmm(n_states=32 * g, n_blocks=g, random_state=g) for g in MEMBERS},
 }
-MIXED = ["default", *(f"member-{g}" for g in MEMBERS)]
+MIXED = ["default", "carried", "states-4096", "states-8192", *(f"member-{g}" for g in MEMBERS)]
 MIXTURES = {
     "mixture of HMMs": MIXED,
     "HMM and Kneser–Ney": ["default", "kn5"],
     "mixture of HMMs and Kneser–Ney": [*MIXED, "kn5"],
 }
+
+
+NOTES = "## Notes"
 
 
 class Text:
@@ -178,7 +181,9 @@ def main() -> None:
         best = max(log_p[text.counted].mean() for log_p in logs.values())
         sys.exit(None if both[text.counted].mean() > best else "The HMM adds nothing to the 5-gram.")
     if not given.select:
-        given.out.write_text(page, encoding="utf-8")
+        before = given.out.read_text(encoding="utf-8") if given.out.exists() else ""
+        notes = "\n" + NOTES + before.split(NOTES, 1)[1] if NOTES in before else ""  # written by hand, kept
+        given.out.write_text(page + notes, encoding="utf-8")
 
 
 if __name__ == "__main__":
