@@ -205,6 +205,7 @@ MUCH_FEATURES: dict[str, Callable[[Models, int], list[Any]]] = {
     },
     "LDS type": lambda m, i: [Vectors(m("LDS"), "type", **VECTORS)],
     "LDS type + POST-HMM-30": lambda m, i: [*MUCH_FEATURES["LDS type"](m, 0), *FEATURES["POST-HMM-30"](m, 0)],
+    "LDS type + POST-HMM-80": lambda m, i: [*MUCH_FEATURES["LDS type"](m, 0), *FEATURES["POST-HMM-80"](m, 0)],
     "Brown-1000 + POST-HMM-30": lambda m, i: [*FEATURES["Brown-1000"](m, 0), *FEATURES["POST-HMM-30"](m, 0)],
 }
 SEEDED = ("POST-HMM-30", "POST-3-10")  # do layers beat a flat HMM? Here seeds are needed
