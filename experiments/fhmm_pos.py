@@ -312,7 +312,7 @@ def write(
     lines = [
         "# Tagging out of the domain with layers of states"
         if scores
-        else "# The same with ten times the text, flat models",
+        else "# Tagging out of the domain with ten times the text, flat models",
         "",
         f"Representations from {data.text.n_tokens:,} tokens (the first {scale.text:,} of eLife, and the labelled "
         f"text), V = {len(data.text.vocabulary):,} with classes of unknown words. Labelled: "

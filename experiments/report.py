@@ -34,7 +34,7 @@ CHAPTERS: dict[str, list[str]] = {
         "lds_rnn",
     ],
     "Hidden Markov models with many states": ["hmm_perplexity", "hmm_neural"],
-    "Factorial hidden Markov models (Nepal & Yates)": ["fhmm_pos"],
+    "Factorial hidden Markov models (Nepal & Yates)": ["fhmm_pos", "fhmm_much"],
     "Dynamic social network embedding (Sarkar, Siddiqi & Gordon)": ["dynamic_nips"],
 }
 
@@ -95,6 +95,7 @@ PLOTS: dict[str, list[Callable[[Table], str | None]]] = {
     "hmm_perplexity": [states_plot, dot_plot("Perplexity of WikiText-2 valid", "row", "perplexity")],
     "hmm_neural": [dot_plot("Perplexity of valid", "form", "valid")],
     "fhmm_pos": [dot_plot("Error on unseen words of both tests", "read beside spelling", "OOV, both")],
+    "fhmm_much": [dot_plot("Error on unseen words of both tests", "read beside spelling", "OOV, both")],
     "dynamic_nips": [dot_plot("Next year's links: area under the curve", "", "all: AUC", "new: AUC")],
 }
 
