@@ -19,6 +19,7 @@ from undertow.text.corpus import Corpus
 from undertow.text.tokenizer import checked_sentences
 
 VIEWS = ("posterior", "viterbi")
+EXACT_FIT = 10_000  # joint states up to which `inference="auto"` is exact: there it costs less than variational sweeps
 EXACT_SCORE = 100_000  # joint states up to which text is scored exactly, however the model was fitted
 BATCH_TOKENS = 1 << 16  # of a query: what is held at once
 
@@ -36,13 +37,17 @@ class WordWeight(NamedTuple):
 class FactorialAnswers(Estimator):
     """The half of `FactorialHMM` that asks nothing but the parameters; fitting is the other."""
 
+    n_layers: int
+    n_states: int
+    inference: str
     bound: str
     max_sweeps: int
     tol: float
     params_: FactorialParams
 
     def _inference(self) -> Inference:
-        raise NotImplementedError
+        exact = self.inference == "exact" or (self.inference == "auto" and self.n_states**self.n_layers <= EXACT_FIT)
+        return Inference(bool(exact), self.bound, int(self.max_sweeps), float(self.tol))
 
     def _prepare(self) -> None:
         p = self.params_

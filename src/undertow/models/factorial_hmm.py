@@ -26,13 +26,11 @@ from undertow.models.base import (
     check_random_state,
 )
 from undertow.models.factorial_answers import FactorialAnswers, Text, WordWeight
-from undertow.models.factorial_em import Inference
 from undertow.models.factorial_init import INITS, cluster_start, random_start
 from undertow.models.factorial_learning import Learning, held_out, passes
 from undertow.models.validation import check_share, split_text
 from undertow.text.corpus import Corpus
 
-EXACT_FIT = 10_000  # joint states up to which `inference="auto"` is exact: there it costs less than variational sweeps
 MOST_JOINT = 4_000_000  # joint states of which a table can be held
 
 
@@ -133,10 +131,6 @@ class FactorialHMM(FactorialAnswers):
                 f"FactorialHMM: update='lbfgs' needs the visits of joint states, which bound={self.bound!r} does not "
                 "count: take update='closed', bound='mean_field' or inference='exact'."
             )
-
-    def _inference(self) -> Inference:
-        exact = self.inference == "exact" or (self.inference == "auto" and self.n_states**self.n_layers <= EXACT_FIT)
-        return Inference(bool(exact), self.bound, int(self.max_sweeps), float(self.tol))
 
     # --- fitting ----------------------------------------------------------------------------------------
 
