@@ -162,7 +162,8 @@ class Models:
         settings: dict[str, Any] = {"n_states": K, "smoothing": SMOOTHING, "init": init, "random_state": seed}
         if K**M > 10_000:  # a batch costs an M-step, which is dear here
             how = {"inference": "variational", "bound": "mean_field", "max_sweeps": 3, "batch_size": 100_000}
-            return FactorialHMM(M, n_iter=self.scale.wide_passes, n_jobs=1, **settings, **how)
+            passes = passes if kind.endswith("long") else self.scale.wide_passes
+            return FactorialHMM(M, n_iter=passes, n_jobs=1, **settings, **how)
         return FactorialHMM(M, n_iter=passes, n_jobs=1, batch_size=self.scale.text // 16, **settings)
 
 
@@ -198,6 +199,9 @@ FEATURES: dict[str, Callable[[Models, int], list[Any]]] = {
     "LDS + POST-HMM-80": lambda m, i: [*FEATURES["LDS"](m, 0), *FEATURES["POST-HMM-80"](m, 0)],
     "FHMM-5-10": lambda m, i: [States(m("FHMM-5-10/0"), **READ)],
     "POST-5-10": lambda m, i: [Posteriors(m("FHMM-5-10/0"), **READ)],
+    "POST-HMM-30 long": lambda m, i: [Posteriors(m(f"HMM-30 long/{i}"), **READ)],
+    "POST-3-10 long": lambda m, i: [Posteriors(m(f"FHMM-3-10 long/{i}"), **READ)],
+    "POST-5-10 long": lambda m, i: [Posteriors(m(f"FHMM-5-10 long/{i}"), **READ)],
 }
 MUCH_FEATURES: dict[str, Callable[[Models, int], list[Any]]] = {
     **{

@@ -121,3 +121,69 @@ def path_posterior(
             big[before, here] -= W
     cov = np.linalg.inv(big)
     return (cov @ rhs).reshape(T, m), cov
+
+
+def forecast_shares(counts: Any, gaps: Sequence[float]) -> Any:
+    """Shares at the next step: of all ways to weigh recent and long-gone steps, the one that served best so far."""
+
+    def ahead(t: int, decay: float, pseudo: float, weight: float) -> Any:
+        """From the steps before t."""
+        out = 0.0
+        for rate, share in ((decay, 1 - weight), (1.0, weight)):
+            sums = pseudo + sum(rate ** sum(gaps[s + 1 : t]) * counts[s] for s in range(t))
+            out = out + share * sums / sums.sum()
+        return out
+
+    ways = [
+        (d, p, w)
+        for d in (0.2, 0.4, 0.6, 0.75, 0.9, 1.0) for p in (0.03, 0.1, 0.3, 1.0, 3.0) for w in (0.0, 0.25, 0.5, 0.75)
+    ]  # fmt: skip
+    if len(counts) < 3:
+        return ahead(len(counts), 0.75, 0.3, 0.25)
+    served = [sum((counts[t] * np.log(ahead(t, *way))).sum() for t in range(1, len(counts))) for way in ways]
+    return ahead(len(counts), *ways[int(np.argmax(served))])
+
+
+def link_rates(
+    tables: Sequence[Any], gaps: Sequence[float], gap: float, mean: Any, cov: Any, weights: Any
+) -> tuple[Any, Any]:
+    """λ of all pairs at a step after the last, and π of the rows: one pair after the other; row sums by bisection."""
+    (a, b), d = tables[0].shape, mean.shape[1]
+    ages = [gap + sum(gaps[t + 1 :]) for t in range(len(tables))]
+    full = cov.ndim == 2
+
+    def block(i: int, j: int) -> Any:
+        if full:
+            return cov[i * d : (i + 1) * d, j * d : (j + 1) * d]
+        return cov[i] if i == j else np.zeros((d, d))
+
+    shares = forecast_shares(np.array([np.log1p(10 * t).sum(axis=1) / np.log(11) for t in tables]), gaps)
+    popular = np.log(forecast_shares(np.array([np.log1p(10 * t).sum(axis=0) / np.log(11) for t in tables]), gaps))
+    there, many = np.zeros(a), np.zeros(a)
+    some = [t.sum() > 0 for t in tables]
+    visits = [[float((t[i] > 0).any()) for t in tables] for i in range(a)]
+    sizes = [[float((t[i] > 0).sum()) for t in tables] for i in range(a)]
+    old = [0.7 ** (age - gap) for age in ages]
+    usual = sum(w * s for row in sizes for w, s in zip(old, row, strict=True))
+    usual /= sum(w * v for row in visits for w, v in zip(old, row, strict=True))
+    pairs = np.mean([(t > 0).sum() for t in tables if t.sum() > 0][-3:])
+    for i in range(a):
+        n = sum(w * s for w, s in zip(old, sizes[i], strict=True))
+        many[i] = (n + 0.5 * usual) / (sum(w * v for w, v in zip(old, visits[i], strict=True)) + 0.5)
+        n = sum(0.8**age * v for age, v in zip(ages, visits[i], strict=True))
+        by_visits = (n + 0.1) / (sum(0.8**age for age, s in zip(ages, some, strict=True) if s) + 1.0)
+        there[i] = min(np.sqrt(by_visits * pairs * shares[i] / many[i]), 0.98)
+    logs = np.zeros((a, b))
+    for i in range(a):
+        for j in range(b):
+            apart = ((mean[i] - mean[a + j]) ** 2).sum()
+            apart += np.trace(block(i, i) + block(a + j, a + j) - block(i, a + j) - block(a + j, i))
+            m = sum(
+                0.9 ** (age - gap) * np.log1p(10 * t[i, j]) / np.log(11) for age, t in zip(ages, tables, strict=True)
+            )
+            w = weights[int(m > 0)]
+            logs[i, j] = w[0] + w[1] * popular[j] - w[2] * apart + w[3] * np.log1p(m)
+        v = min(many[i], 0.95 * b)
+        c = scipy.optimize.brentq(lambda c, i=i, v=v: -np.expm1(-np.exp(logs[i] + c)).sum() - v, -50, 50, xtol=1e-13)
+        logs[i] += 0.5 * c + 0.5 * np.log(v)
+    return np.exp(logs), there

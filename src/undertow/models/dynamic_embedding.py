@@ -33,7 +33,7 @@ from undertow.models.dynamic_filter import (
     smooth_path,
 )
 from undertow.models.dynamic_forecast import ForecastingMap, Link
-from undertow.models.dynamic_foresight import foresee
+from undertow.models.dynamic_foresight import COLUMNS, DRIFTS, Foresight, foresee, last_step, usual
 from undertow.models.dynamic_learning import Iteration, Problem, improve, make_noise
 from undertow.models.dynamic_names import Names
 from undertow.models.dynamic_queries import Timeline
@@ -154,10 +154,16 @@ class DynamicEmbedding(ForecastingMap, ShownMap):
         counts = [damp(t, burstiness) for t in events.tables]
         problem = self._problem(events, counts, look, settings, rng)
 
+        drifts = [pair] if (pair := _drift_pair(self.drift)) else [(s, COLUMNS * s) for s in DRIFTS]
+        foresight = usual(drifts) if look else self._foresee(events, counts, look, settings, drifts, rng)
+
         history: list[float] = []
         latest: Iteration | None = None
+        whole = True
         try:
-            for iteration, form, most in self._iterations(problem, counts, look, covariance, settings):
+            first = pair or ((0.1 * problem.start, 0.1 * problem.start) if look else foresight.drift)
+            learned = look and pair is None
+            for iteration, form, most in self._iterations(problem, first, learned, covariance, settings):
                 latest, settings = iteration, settings._replace(covariance=form)
                 history.append(float(iteration.path.log_evidence))
                 drift = iteration.drift
@@ -170,12 +176,20 @@ class DynamicEmbedding(ForecastingMap, ShownMap):
         except KeyboardInterrupt:
             if latest is None or not history:
                 raise
+            whole = False
+        assert latest is not None
+        widen = self._dispersion(problem, latest, settings) if look else 1.0
+        try:
+            if look and whole:  # its drift is known only now
+                foresight = self._foresee(events, counts, look, settings, [latest.drift], rng, widen)
+        except KeyboardInterrupt:
+            whole = False
+        if not whole:
             warnings.warn(
                 f"Interrupted after {len(history)} iterations; the last finished one is kept.",
                 InterruptedFitWarning,
                 stacklevel=2,
             )
-        assert latest is not None
         if settings.covariance != covariance:
             covariance, reason = settings.covariance, "interrupted before the full covariance was made"
         self.events_ = events
@@ -183,7 +197,8 @@ class DynamicEmbedding(ForecastingMap, ShownMap):
         self.covariance_ = covariance
         self.covariance_reason_ = reason
         self.history_ = history
-        self._keep(problem, latest, settings, look)
+        self.link_weights_ = foresight.weights
+        self._keep(problem, latest, settings, widen)
         self._prepare()
         return self
 
@@ -205,13 +220,27 @@ class DynamicEmbedding(ForecastingMap, ShownMap):
         searches = first_paths(counts, n_rows, static.mean, settings, rng, width)
         return Problem(events.gaps, tables, n_rows, anchor, searches, tau2, self.inference)
 
+    def _foresee(
+        self,
+        events: Events,
+        counts: list[Any],
+        look: bool,
+        settings: Settings,
+        drifts: list[tuple[float, float]],
+        rng: np.random.Generator,
+        widen: float = 1.0,
+    ) -> Foresight:
+        """What is learned from how well the steps before the last know it; the last one is hidden from all of it."""
+        last = last_step(events.tables)
+        if last is None:
+            return usual(drifts)
+        before = self._problem(events.until(events.times[last - 1]), counts[:last], look, settings, rng)
+        return foresee(before, events.tables, events.gaps, settings, drifts, widen)
+
     def _iterations(
-        self, problem: Problem, counts: list[Any], look: bool, covariance: str, settings: Settings
+        self, problem: Problem, drift: tuple[float, float], learned: bool, covariance: str, settings: Settings
     ) -> Iterator[tuple[Iteration, str, int]]:
         """Each finished iteration, the form of its covariances, and how many there may be."""
-        tau2 = problem.start
-        learned = self.drift is None and look
-        drift = _drift_pair(self.drift) or ((0.1 * tau2, 0.1 * tau2) if look else foresee(problem, counts, settings))
         n_iter = int(self.n_iter) if learned else 1
         stages = [(covariance, n_iter)]
         if covariance == "full" and problem.anchor.size > SMALL_FULL and learned:
@@ -223,19 +252,20 @@ class DynamicEmbedding(ForecastingMap, ShownMap):
                 drift, starts = iteration.drift, iteration.starts
                 yield iteration, form, sum(k for _, k in stages)
 
-    def _keep(self, problem: Problem, latest: Iteration, settings: Settings, look: bool) -> None:
-        path, widen = latest.path, 1.0
-        if self.tempering is None and look:
-            # the log posterior divided by φ: the same path, with variances and covariances φ times as large
-            noise = make_noise(latest.drift, problem.start, problem.n_rows, len(problem.anchor))
-            means = smooth_path(path, problem.gaps, noise, settings)[0].means
-            widen = max(1.0, dispersion(problem.tables, means).pearson)
-            path = path._replace(covs=path.covs * widen)
+    def _dispersion(self, problem: Problem, latest: Iteration, settings: Settings) -> float:
+        """φ: the log posterior divided by it has the same path, with variances and covariances φ times as large."""
+        if self.tempering is not None:
+            return 1.0
+        noise = make_noise(latest.drift, problem.start, problem.n_rows, len(problem.anchor))
+        means = smooth_path(latest.path, problem.gaps, noise, settings)[0].means
+        return max(1.0, dispersion(problem.tables, means).pearson)
+
+    def _keep(self, problem: Problem, latest: Iteration, settings: Settings, widen: float) -> None:
         self.drift_ = widen * np.array(latest.drift)
         self.start_variance_ = float(widen * problem.start)
         self.tempering_ = float(settings.beta) / widen
-        self.filtered_means_ = path.means
-        self.filtered_covariances_ = path.covs
+        self.filtered_means_ = latest.path.means
+        self.filtered_covariances_ = latest.path.covs * widen if widen != 1 else latest.path.covs
 
     def _choose(self, n: int, T: int) -> tuple[str, str]:
         size = n * int(self.dim)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,16 +11,9 @@ import scipy.sparse as sp
 
 from undertow.errors import InputError
 from undertow.models.dynamic_filter import Belief, predict
-from undertow.models.dynamic_links import (
-    expected_squares,
-    forecast_shares,
-    meeting_probabilities,
-    met_before,
-    pair_shares,
-    remember,
-)
+from undertow.models.dynamic_links import Outlook, rates_of_rows
 from undertow.models.dynamic_questions import AskedMap
-from undertow.models.dynamic_start import damp, make_table
+from undertow.models.dynamic_start import make_table
 from undertow.models.dynamic_tables import gap_after, mean_log_probability, onto
 from undertow.text.events import Events
 
@@ -44,17 +38,14 @@ class ForecastingMap(AskedMap):
     def link_probabilities(self) -> npt.NDArray[np.float32]:
         """(rows, columns) probability that a pair meets at the next step, in the order of the events' names."""
         self._check_fitted()
-        shares, n_pairs = self._next_shares()
-        return meeting_probabilities(shares, n_pairs)
+        out = np.empty((len(self.events_.row_names), len(self.events_.column_names)), dtype=np.float32)
+        for part, there, rates in self._next_rates():
+            out[part] = there * -np.expm1(-rates)
+        return out
 
-    def _next_shares(self, gap: float = 1.0) -> tuple[Array, float]:
-        n_rows, gaps = self._names.n_rows, self.events_.gaps
-        counts = [damp(t, self.burstiness_) for t in self.events_.tables]
-        p_rows, p_columns = (forecast_shares(np.array([c.sum(axis=axis) for c in counts]), gaps) for axis in (1, 0))
-        shares = pair_shares(expected_squares(self._predicted(gap), self.covariance_, n_rows), p_rows, p_columns)
-        shares = remember(shares, met_before(self.events_.tables, gaps))
-        recent = [float(c.nnz) for c in counts if c.nnz][-3:]
-        return shares, float(np.mean(recent))
+    def _next_rates(self, gap: float = 1.0) -> Iterator[tuple[slice, Array, Array]]:
+        outlook = Outlook.of(self.events_.tables, self.events_.gaps, gap)
+        return rates_of_rows(outlook, self._predicted(gap), self.covariance_, self.link_weights_)
 
     def predict_links(self, n: int | None = None, *, new: bool = False) -> list[Link]:
         """Pairs with the probability that they meet at the next step, the likeliest first.
@@ -106,6 +97,10 @@ class ForecastingMap(AskedMap):
                 judged = table._replace(counts=spread, transposed=sp.csr_array(spread.T))
                 return mean_log_probability(judged, x)
         gap = gap_after(self.events_, time)
-        shares, _ = self._next_shares(gap)
-        pairs = counts.tocoo()
-        return float((pairs.data * np.log(np.maximum(shares[pairs.row, pairs.col], 1e-300))).sum() / total)
+        total_rate, log_rate = 0.0, 0.0
+        for part, there, rates in self._next_rates(gap):
+            expected = there * rates
+            pairs = counts[part].tocoo()
+            total_rate += float(expected.sum())
+            log_rate += float((pairs.data * np.log(np.maximum(expected[pairs.row, pairs.col], 1e-300))).sum())
+        return log_rate / total - float(np.log(total_rate))

@@ -24,6 +24,7 @@ class SavedMap(Estimator):
     start_variance_: float
     tempering_: float
     burstiness_: float
+    link_weights_: Array  # (2, 4) what links are told by, as `dynamic_links` has it
     covariance_: str
     covariance_reason_: str
     filtered_means_: Array  # (T, n, d)
@@ -53,6 +54,7 @@ class SavedMap(Estimator):
             "filtered_covariances": TensorSpec("float64", cov),
             "filtered_means": TensorSpec("float64", (T, n, d)),
             "gaps": TensorSpec("float64", (T,)),
+            "link_weights": TensorSpec("float64", (2, 4)),
             "row_ends": TensorSpec("int64", (a,)),
             "row_names": TensorSpec("uint8", (f["row_bytes"],)),
         }
@@ -72,6 +74,7 @@ class SavedMap(Estimator):
             "filtered_covariances": self.filtered_covariances_,
             "filtered_means": self.filtered_means_,
             "gaps": np.array(events.gaps),
+            "link_weights": self.link_weights_,
             "row_ends": row_ends,
             "row_names": row_names,
         }
@@ -111,6 +114,7 @@ class SavedMap(Estimator):
         kinds = (str(f["kind_names"][0]), str(f["kind_names"][1]))
         self.events_ = Events(list(f["times"]), tensors["gaps"].tolist(), row_names, column_names, tables, kinds)
         self.drift_ = tensors["drift"]
+        self.link_weights_ = tensors["link_weights"]
         self.filtered_means_ = tensors["filtered_means"]
         self.filtered_covariances_ = tensors["filtered_covariances"]
         self.covariance_ = str(f["covariance"])
