@@ -111,7 +111,8 @@ def static_squares(tables: list[Any], d: int) -> Any:
 def our_links(train: Events, before: Any, now: Any) -> Any:
     """The links of the moving map with other expected squared distances: from all steps but the last, and from all."""
     tables, gaps = train.tables, train.gaps
-    known = Links.of(Outlook.of(tables[:-1], gaps[:-1], gaps[-1]), tables[-1])
+    everyone = (np.arange(n) for n in tables[-1].shape)
+    known = Links.of(Outlook.of(tables[:-1], gaps[:-1], gaps[-1]), tables[-1], *everyone)
     weights, _ = known.weights(before[known.rows][:, known.columns])
     outlook = Outlook.of(tables, gaps)
     return outlook.there[:, None] * -np.expm1(-np.exp(log_rates(outlook, now, weights)))

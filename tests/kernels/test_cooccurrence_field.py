@@ -65,7 +65,8 @@ def test_blocks_are_the_diagonal_of_the_matrix(form: str, d: int) -> None:
     np.testing.assert_allclose(blocks, field.clip_eigenvalues(expected), rtol=1e-9, atol=1e-11)
 
 
-def test_tiles_add_up_and_threads_change_no_bit() -> None:
+def test_tiles_add_up_and_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(field, "SMALL", 1 << 17)
     rng = np.random.default_rng(1)
     a, w, d = 3 * field.TILE_ROWS - 5, 2 * field.TILE_COLUMNS + 7, 2
     X, Y = rng.standard_normal((a, d)), rng.standard_normal((w, d))

@@ -10,7 +10,7 @@ from oracles import dynamic_dense as dense
 from sentences import is_one_sentence
 from undertow import DynamicEmbedding, Events, load
 from undertow.errors import InputError, NotFittedError
-from undertow.models import dynamic_links
+from undertow.models import dynamic_foresight, dynamic_links
 from undertow.models.base import InterruptedFitWarning
 from undertow.models.dynamic_foresight import DRIFTS, USUAL_WEIGHTS, learn_meetings
 from undertow.models.dynamic_queries import align_frames, discoveries, distances
@@ -318,6 +318,24 @@ def test_nearness_counts_for_as_much_as_the_last_step_says(dim: int) -> None:
     assert told.shape == (2, 4) and told[0, 2] > not_told[0, 2] and told[0, 3] == 0
     few = DynamicEmbedding(dim, random_state=0).fit([e for e in story if e[0] < 2])
     np.testing.assert_array_equal(few.link_weights_, USUAL_WEIGHTS)
+
+
+def test_a_part_of_a_large_map_is_enough_to_learn_links_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    taste = 6 * rng.dirichlet(np.full(4, 0.3), 40) @ rng.dirichlet(np.full(90, 0.2), 4)
+    story = [(t, f"r{i}", f"c{j}", n) for t in range(5) for (i, j), n in np.ndenumerate(rng.poisson(5 * taste)) if n]
+    whole = DynamicEmbedding(random_state=0, n_iter=2).fit(story)
+    monkeypatch.setattr(dynamic_foresight, "MOST_PAIRS", 900)
+    part = DynamicEmbedding(random_state=0, n_iter=2).fit(story)
+    np.testing.assert_array_equal(part.filtered_means_, whole.filtered_means_)
+    assert (part.link_weights_ != whole.link_weights_).any()
+    np.testing.assert_allclose(part.link_weights_, whole.link_weights_, atol=0.6)
+    ranks = [np.argsort(np.argsort(m.link_probabilities(), axis=None)) for m in (part, whole)]
+    assert np.corrcoef(*ranks)[0, 1] > 0.97
+    rows, columns = dynamic_foresight.most_frequent(whole.events_.tables)
+    assert len(rows) * len(columns) <= 950
+    total = whole.events_.tables[0] * 0 + sum(whole.events_.tables)
+    assert total.sum(axis=1)[rows].min() >= np.delete(total.sum(axis=1), rows).max()
 
 
 def test_a_row_that_is_away_is_expected_less() -> None:

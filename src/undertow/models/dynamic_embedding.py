@@ -33,8 +33,18 @@ from undertow.models.dynamic_filter import (
     smooth_path,
 )
 from undertow.models.dynamic_forecast import ForecastingMap, Link
-from undertow.models.dynamic_foresight import COLUMNS, DRIFTS, Foresight, foresee, last_step, usual
+from undertow.models.dynamic_foresight import (
+    COLUMNS,
+    DRIFTS,
+    Foresight,
+    Links,
+    foresee,
+    last_step,
+    most_frequent,
+    usual,
+)
 from undertow.models.dynamic_learning import Iteration, Problem, improve, make_noise
+from undertow.models.dynamic_links import Outlook
 from undertow.models.dynamic_names import Names
 from undertow.models.dynamic_queries import Timeline
 from undertow.models.dynamic_questions import Mover, Neighbor
@@ -152,7 +162,7 @@ class DynamicEmbedding(ForecastingMap, ShownMap):
         self._say(f"covariance: {covariance}, {reason}; burstiness {burstiness:.3g}, tempering {beta:.3g}")
         settings = Settings("blocks", self.observation, beta, self.tol, count_workers(self.n_jobs))
         counts = [damp(t, burstiness) for t in events.tables]
-        problem = self._problem(events, counts, look, settings, rng)
+        problem = self._problem(events.gaps, counts, look, settings, rng)
 
         drifts = [pair] if (pair := _drift_pair(self.drift)) else [(s, COLUMNS * s) for s in DRIFTS]
         foresight = usual(drifts) if look else self._foresee(events, counts, look, settings, drifts, rng)
@@ -203,10 +213,10 @@ class DynamicEmbedding(ForecastingMap, ShownMap):
         return self
 
     def _problem(
-        self, events: Events, counts: list[Any], look: bool, settings: Settings, rng: np.random.Generator
+        self, gaps: Sequence[float], counts: list[Any], look: bool, settings: Settings, rng: np.random.Generator
     ) -> Problem:
         """What a fit begins with: tables, the prior, and where to search."""
-        n_rows, n = len(events.row_names), len(events.row_names) + len(events.column_names)
+        n_rows, n = counts[0].shape[0], sum(counts[0].shape)
         tables = [make_table(c, n_rows) for c in counts]
         pooled = make_table(sum(counts), n_rows)
         assert pooled is not None  # Events have counts
@@ -218,7 +228,7 @@ class DynamicEmbedding(ForecastingMap, ShownMap):
             static, tau2 = static_map(pooled, static.mean, settings, width)
         anchor = static.mean if look or self.inference == "filter" else np.zeros_like(static.mean)
         searches = first_paths(counts, n_rows, static.mean, settings, rng, width)
-        return Problem(events.gaps, tables, n_rows, anchor, searches, tau2, self.inference)
+        return Problem(gaps, tables, n_rows, anchor, searches, tau2, self.inference)
 
     def _foresee(
         self,
@@ -234,8 +244,12 @@ class DynamicEmbedding(ForecastingMap, ShownMap):
         last = last_step(events.tables)
         if last is None:
             return usual(drifts)
-        before = self._problem(events.until(events.times[last - 1]), counts[:last], look, settings, rng)
-        return foresee(before, events.tables, events.gaps, settings, drifts, widen)
+        tables, gaps = events.tables[:last], events.gaps[:last]
+        rows, columns = most_frequent(tables)
+        links = Links.of(Outlook.of(tables, gaps, events.gaps[last]), events.tables[last], rows, columns)
+        counts = [c[rows][:, columns] for c in counts[:last]]
+        before = self._problem(gaps, counts, look, settings, rng)
+        return foresee(before, links, events.gaps[last], settings, drifts, widen)
 
     def _iterations(
         self, problem: Problem, drift: tuple[float, float], learned: bool, covariance: str, settings: Settings

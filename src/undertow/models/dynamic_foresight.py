@@ -22,7 +22,7 @@ DRIFTS = (0.003, 0.01, 0.03, 0.1)  # σ² of rows that are tried
 COLUMNS = 0.1  # of it, for columns: words stay, authors go
 USUAL = 0.01  # where there are too few steps to tell
 LEAST_STEPS = 3
-MOST_PAIRS = 1 << 21  # that links are judged on
+MOST_PAIRS = 1 << 18  # of the most frequent entities: a map of these is enough to learn seven numbers from
 # a, b, c, r: of pairs that never met, of pairs that did; about what is learned from ACL and NIPS up to 1990
 USUAL_WEIGHTS = ((0.0, 0.8, 0.4, 0.0), (-0.5, 0.8, 0.3, 0.7))
 BELIEF = 300.0  # in b = c = 1 and r = ½, in units of information; the constant a is free
@@ -40,6 +40,15 @@ def last_step(tables: Sequence[Any]) -> int | None:
     return there[-1] if len(there) >= LEAST_STEPS else None
 
 
+def most_frequent(tables: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows and columns with the most counts, as large a share of each, so many that there are MOST_PAIRS pairs."""
+    pooled = sum(tables)
+    share = min(1.0, np.sqrt(MOST_PAIRS / (pooled.shape[0] * pooled.shape[1])))
+    counts = pooled.sum(axis=1), pooled.sum(axis=0)
+    rows, columns = (np.sort(np.argsort(-c, kind="stable")[: max(1, round(share * len(c)))]) for c in counts)
+    return rows, columns
+
+
 def usual(drifts: Sequence[tuple[float, float]]) -> Foresight:
     """Where there is nothing to learn from."""
     drift = drifts[0] if len(drifts) == 1 else (USUAL, COLUMNS * USUAL)
@@ -48,20 +57,17 @@ def usual(drifts: Sequence[tuple[float, float]]) -> Foresight:
 
 def foresee(
     before: Problem,
-    tables: Sequence[Any],
-    gaps: Sequence[float],
+    links: Links,
+    gap: float,
     settings: Settings,
     drifts: Sequence[tuple[float, float]],
     widen: float = 1.0,
 ) -> Foresight:
     """The best of the drifts, and its weights.
 
-    `before` has the steps before the last of `tables`, which are (rows, columns) counts; variances are `widen` times
-    those of the drift.
+    `before` has the steps before the one with the links, of which it is `gap` away; variances are `widen` times those
+    of the drift.
     """
-    last = len(before.tables)
-    outlook = Outlook.of(tables[:last], gaps[:last], gaps[last])
-    links = Links.of(outlook, tables[last])
     settings = settings._replace(covariance="blocks")
     n, n_rows = len(before.anchor), before.n_rows
     chosen = np.concatenate((links.rows, links.columns + n_rows))
@@ -71,7 +77,7 @@ def foresee(
         noise = make_noise(drift, before.start, n_rows, n)
         path, starts = infer(before, noise, settings, starts)
         wide = make_noise((widen * drift[0], widen * drift[1]), before.start, n_rows, n)
-        belief = predict(Belief(path.means[-1], widen * path.covs[-1]), gaps[last], wide, settings)
+        belief = predict(Belief(path.means[-1], widen * path.covs[-1]), gap, wide, settings)
         squares = expected_squares(Belief(belief.mean[chosen], belief.cov[chosen]), "blocks", len(links.rows))
         weights, value = links.weights(squares)
         if value > best:
@@ -82,7 +88,7 @@ def foresee(
 class Links(NamedTuple):
     """Which pairs met at a step, of rows that were there then and before, and of columns that were there before."""
 
-    rows: NDArray[np.int64]
+    rows: NDArray[np.int64]  # among those asked for
     columns: NDArray[np.int64]
     meets: NDArray[np.bool_]  # (rows, columns)
     many: Array  # (rows,) how many of all columns they met
@@ -90,14 +96,14 @@ class Links(NamedTuple):
     met: Array  # (rows, columns) m
 
     @classmethod
-    def of(cls, outlook: Outlook, table: Any) -> Links:
+    def of(cls, outlook: Outlook, table: Any, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Links:
+        """Of some rows and columns, the last table's links; the outlook is that of the tables before it."""
         many = np.diff(sp.csr_array(table).indptr).astype(np.float64)
-        rows = np.flatnonzero((many > 0) & (outlook.met.sum(axis=1) > 0))
-        columns = np.flatnonzero(outlook.met.sum(axis=0) > 0)
-        columns = columns[:: 1 + len(rows) * len(columns) // MOST_PAIRS]
-        meets = table[rows][:, columns].toarray() > 0
-        met = outlook.met[rows][:, columns].toarray()
-        return cls(rows, columns, meets, many[rows], outlook.popular[columns], met)
+        i = np.flatnonzero(((many > 0) & (outlook.met.sum(axis=1) > 0))[rows])
+        j = np.flatnonzero((outlook.met.sum(axis=0) > 0)[columns])
+        r, c = rows[i], columns[j]
+        met = outlook.met[r][:, c].toarray()
+        return cls(i, j, table[r][:, c].toarray() > 0, many[r], outlook.popular[c], met)
 
     def weights(self, squares: Array) -> tuple[Array, float]:
         """(2, 4) a, b, c, r of pairs that had not met and of those that had, and the log-likelihood of who meets."""
