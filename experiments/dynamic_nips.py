@@ -153,7 +153,7 @@ def places_only(model: DynamicEmbedding) -> Any:
     """Forecast popularity and expected distance, as the static map with forecast popularity is read."""
     counts = [damp(t, BURSTINESS) for t in model.events_.tables]
     p, q = (forecast_shares(np.array([c.sum(axis=axis) for c in counts]), model.events_.gaps) for axis in (1, 0))
-    away = expected_squares(model._predicted(), model.covariance_, len(p))
+    away = expected_squares(model._predicted(1.0), model.covariance_, len(p))
     return np.log(p)[:, None] + np.log(q) - away
 
 

@@ -266,23 +266,24 @@ def long_story(n_steps: int = 6, gap_at: int = 3) -> list[tuple[int, str, str, i
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("covariance", ["full", "blocks"])
-def test_links_are_those_of_a_loop_over_all_pairs(covariance: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    times = list(range(1990, 1998))  # 1993 and 1997 have no events
-    model = DynamicEmbedding(4, random_state=0, covariance=covariance).fit(long_story(), times=times)
-    tables = [t.toarray() for t in model.events_.tables]
-    for gap, ask in ((1.0, model.link_probabilities), (3.0, None)):
-        belief = model._predicted(gap)
-        rates, there = dense.link_rates(tables, model.events_.gaps, gap, *belief, model.link_weights_)
-        if ask is not None:
-            np.testing.assert_allclose(ask(), there[:, None] * -np.expm1(-rates), rtol=1e-5)
-            monkeypatch.setattr(dynamic_links, "BLOCK", 20)  # two rows at a time
-            np.testing.assert_allclose(ask(), there[:, None] * -np.expm1(-rates), rtol=1e-5)
-        shares = there[:, None] * rates / (there[:, None] * rates).sum()
-        expected = (3 * np.log(shares[0, 2]) + np.log(shares[5, 8])) / 4
-        year = int(1997 + gap)
-        found = model.log_likelihood([(year, "r0", "c2", 3), (year, "r5", "c8", 1)])
-        np.testing.assert_allclose(found, expected, rtol=1e-9)
+@pytest.mark.parametrize(("covariance", "years"), [("full", 1), ("blocks", 1), ("blocks", 4)])
+def test_links_are_those_of_a_loop_over_all_pairs(covariance: str, years: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with four years a step, and with two steps without events."""
+    times = [1990 + years * t for t in range(8)]  # the fourth and the last have no events
+    story = [(1990 + years * (t - 1990), r, c, n) for t, r, c, n in long_story()]
+    model = DynamicEmbedding(4, random_state=0, covariance=covariance).fit(story, times=times)
+    tables, gaps, weights = [t.toarray() for t in model.events_.tables], model.events_.gaps, model.link_weights_
+    rates, there = dense.link_rates(tables, gaps, years, *model._predicted(years), weights)
+    expected = there[:, None] * -np.expm1(-rates)
+    np.testing.assert_allclose(model.link_probabilities(), expected, rtol=1e-5)
+    monkeypatch.setattr(dynamic_links, "BLOCK", 20)  # two rows at a time
+    np.testing.assert_allclose(model.link_probabilities(), expected, rtol=1e-5)
+    late = times[-1] + 3 * years
+    rates, there = dense.link_rates(tables, gaps, 3 * years, *model._predicted(3 * years), weights)
+    shares = there[:, None] * rates / (there[:, None] * rates).sum()
+    expected = (3 * np.log(shares[0, 2]) + np.log(shares[5, 8])) / 4
+    found = model.log_likelihood([(late, "r0", "c2", 3), (late, "r5", "c8", 1)])
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
 def test_what_links_are_told_by_is_the_mode_of_its_posterior() -> None:

@@ -149,6 +149,8 @@ def link_rates(
 ) -> tuple[Any, Any]:
     """λ of all pairs at a step after the last, and π of the rows: one pair after the other; row sums by bisection."""
     (a, b), d = tables[0].shape, mean.shape[1]
+    unit = float(np.median(gaps[1:]))
+    gaps, gap = [g / unit for g in gaps], gap / unit
     ages = [gap + sum(gaps[t + 1 :]) for t in range(len(tables))]
     full = cov.ndim == 2
 

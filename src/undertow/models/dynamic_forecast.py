@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from undertow.errors import InputError
 from undertow.models.dynamic_filter import Belief, predict
-from undertow.models.dynamic_links import Outlook, rates_of_rows
+from undertow.models.dynamic_links import Outlook, rates_of_rows, usual_gap
 from undertow.models.dynamic_questions import AskedMap
 from undertow.models.dynamic_start import make_table
 from undertow.models.dynamic_tables import gap_after, mean_log_probability, onto
@@ -31,19 +31,22 @@ class Link(NamedTuple):
 class ForecastingMap(AskedMap):
     """Questions about the step after the last one."""
 
-    def _predicted(self, gap: float = 1.0) -> Belief:
+    def _predicted(self, gap: float) -> Belief:
         last = Belief(self.filtered_means_[-1], self.filtered_covariances_[-1])
         return predict(last, gap, self._noise(), self._settings())
 
     def link_probabilities(self) -> npt.NDArray[np.float32]:
-        """(rows, columns) probability that a pair meets at the next step, in the order of the events' names."""
+        """(rows, columns) probability that a pair meets at the next step, in the order of the events' names.
+
+        The next step is as far away as steps usually are.
+        """
         self._check_fitted()
         out = np.empty((len(self.events_.row_names), len(self.events_.column_names)), dtype=np.float32)
-        for part, there, rates in self._next_rates():
+        for part, there, rates in self._next_rates(usual_gap(self.events_.gaps)):
             out[part] = there * -np.expm1(-rates)
         return out
 
-    def _next_rates(self, gap: float = 1.0) -> Iterator[tuple[slice, Array, Array]]:
+    def _next_rates(self, gap: float) -> Iterator[tuple[slice, Array, Array]]:
         outlook = Outlook.of(self.events_.tables, self.events_.gaps, gap)
         return rates_of_rows(outlook, self._predicted(gap), self.covariance_, self.link_weights_)
 

@@ -29,7 +29,7 @@ LONG_RUN = (0.0, 0.25, 0.5, 0.75)  # weight of the shares over all steps
 DEFAULT = (0.75, 0.3, 0.25)  # where there are too few steps to choose
 # chosen on ACL and on NIPS up to 1990; they can not be learned from steps by which the rows were chosen, as frequent
 # rows are: who is rare early must then be there late
-FADING = 0.9  # what is left of a meeting after a unit of time
+FADING = 0.9  # what is left of a meeting after a step
 HERE, HERE_PSEUDO = 0.8, (0.1, 0.9)  # the same of having been there; pseudo-steps there and away
 MANY, MANY_PSEUDO = 0.7, 0.5  # the same of how many columns a row met; pseudo-steps with the usual number
 MADE_GOOD = 0.5  # of a row's difference from v_i
@@ -46,7 +46,9 @@ class Outlook(NamedTuple):
 
     @classmethod
     def of(cls, tables: Sequence[Any], gaps: Sequence[float], gap: float = 1.0) -> Outlook:
-        """`gap` is the time from the last of the tables of counts to that later step."""
+        """`gap` is the time from the last of the tables of counts to that later step; what fades, fades by steps."""
+        unit = usual_gap(gaps)
+        gaps, gap = [g / unit for g in gaps], gap / unit
         met = np.array([np.diff(sp.csr_array(t).indptr) for t in tables], dtype=np.float64)  # how many columns
         there = (met > 0).astype(np.float64)
         steps = np.ones_like(there) * (there.sum(axis=1, keepdims=True) > 0)  # a step without events tells nothing
@@ -95,6 +97,11 @@ def decayed(counts: Array, gaps: Sequence[float], decay: float) -> Array:
         held = held * decay ** (gaps[t] if t else 0.0) + row
         out[t] = held
     return out
+
+
+def usual_gap(gaps: Sequence[float]) -> float:
+    """The middle distance between steps; 1 where there is one step."""
+    return float(np.median(gaps[1:])) if len(gaps) > 1 else 1.0
 
 
 def met_before(damped: Sequence[Any], gaps: Sequence[float]) -> Any:
