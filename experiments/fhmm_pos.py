@@ -213,6 +213,8 @@ MUCH_FEATURES: dict[str, Callable[[Models, int], list[Any]]] = {
     "LDS type + POST-HMM-30": lambda m, i: [*MUCH_FEATURES["LDS type"](m, 0), *FEATURES["POST-HMM-30"](m, 0)],
     "LDS type + POST-HMM-80": lambda m, i: [*MUCH_FEATURES["LDS type"](m, 0), *FEATURES["POST-HMM-80"](m, 0)],
     "Brown-1000 + POST-HMM-30": lambda m, i: [*FEATURES["Brown-1000"](m, 0), *FEATURES["POST-HMM-30"](m, 0)],
+    **{name: FEATURES[name] for name in ("POST-HMM-60", "POST-3-10", "POST-2-30")},
+    "LDS type + POST-2-30": lambda m, i: [*MUCH_FEATURES["LDS type"](m, 0), *FEATURES["POST-2-30"](m, 0)],
 }
 SEEDED = ("POST-HMM-30", "POST-3-10", "POST-HMM-60", "POST-2-30")  # do layers beat a flat HMM? Here seeds are needed
 LATER_SEEDED = ("POST-HMM-30 long", "POST-3-10 long")
@@ -304,7 +306,7 @@ def full(options: Any) -> int:
 
 
 def much(options: Any) -> int:
-    """What carries over when there is more text: flat models only, one seed."""
+    """What carries over when there is more text; one seed."""
     data = read(MUCH, options.work)
     models = Models(data, MUCH, options.work)
     place = options.work / f"fhmm_much-{key_of(data.text)}-{MUCH.test}-{MUCH.rounds}"
@@ -327,7 +329,7 @@ def write(
     lines = [
         "# Tagging out of the domain with layers of states"
         if scores
-        else "# Tagging out of the domain with ten times the text, flat models",
+        else "# Tagging out of the domain with ten times the text",
         "",
         f"Representations from {data.text.n_tokens:,} tokens (the first {scale.text:,} of eLife, and the labelled "
         f"text), V = {len(data.text.vocabulary):,} with classes of unknown words. Labelled: "

@@ -10,7 +10,7 @@ from oracles import dynamic_dense as dense
 from sentences import is_one_sentence
 from undertow import DynamicEmbedding, Events, load
 from undertow.errors import InputError, NotFittedError
-from undertow.models import dynamic_foresight, dynamic_links
+from undertow.models import dynamic_embedding, dynamic_foresight, dynamic_links
 from undertow.models.base import InterruptedFitWarning
 from undertow.models.dynamic_foresight import DRIFTS, USUAL_WEIGHTS, learn_meetings
 from undertow.models.dynamic_queries import align_frames, discoveries, distances
@@ -319,6 +319,20 @@ def test_nearness_counts_for_as_much_as_the_last_step_says(dim: int) -> None:
     assert told.shape == (2, 4) and told[0, 2] > not_told[0, 2] and told[0, 3] == 0
     few = DynamicEmbedding(dim, random_state=0).fit([e for e in story if e[0] < 2])
     np.testing.assert_array_equal(few.link_weights_, USUAL_WEIGHTS)
+
+
+@pytest.mark.parametrize("when", ["first", "links"])
+def test_a_map_that_is_interrupted_tells_links_in_the_usual_way(when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    if when == "links":
+        monkeypatch.setattr(dynamic_embedding, "foresee", stop)
+    model = DynamicEmbedding(random_state=0, n_iter=3, callbacks=[stop] if when == "first" else None)
+    with pytest.warns(InterruptedFitWarning, match="kept"):
+        model.fit(long_story())
+    np.testing.assert_array_equal(model.link_weights_, USUAL_WEIGHTS)
+    assert np.isfinite(model.link_probabilities()).all() and len(model.history_) >= 1
 
 
 def test_a_part_of_a_large_map_is_enough_to_learn_links_from(monkeypatch: pytest.MonkeyPatch) -> None:
