@@ -214,7 +214,6 @@ MUCH_FEATURES: dict[str, Callable[[Models, int], list[Any]]] = {
     "LDS type + POST-HMM-80": lambda m, i: [*MUCH_FEATURES["LDS type"](m, 0), *FEATURES["POST-HMM-80"](m, 0)],
     "Brown-1000 + POST-HMM-30": lambda m, i: [*FEATURES["Brown-1000"](m, 0), *FEATURES["POST-HMM-30"](m, 0)],
     **{name: FEATURES[name] for name in ("POST-HMM-60", "POST-3-10", "POST-2-30")},
-    "LDS type + POST-2-30": lambda m, i: [*MUCH_FEATURES["LDS type"](m, 0), *FEATURES["POST-2-30"](m, 0)],
 }
 SEEDED = ("POST-HMM-30", "POST-3-10", "POST-HMM-60", "POST-2-30")  # do layers beat a flat HMM? Here seeds are needed
 LATER_SEEDED = ("POST-HMM-30 long", "POST-3-10 long")
