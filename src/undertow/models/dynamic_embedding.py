@@ -247,6 +247,7 @@ class DynamicEmbedding(ForecastingMap, ShownMap):
         tables, gaps = events.tables[:last], events.gaps[:last]
         rows, columns = most_frequent(tables)
         links = Links.of(Outlook.of(tables, gaps, events.gaps[last]), events.tables[last], rows, columns)
+        self._say(f"learning what links of {events.times[last]} are told by, on {len(rows)} × {len(columns)} entities")
         counts = [c[rows][:, columns] for c in counts[:last]]
         before = self._problem(gaps, counts, look, settings, rng)
         return foresee(before, links, events.gaps[last], settings, drifts, widen)
