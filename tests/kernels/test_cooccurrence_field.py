@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import multiprocessing
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,9 @@ def test_tiles_add_up_and_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch)
     assert a * w > field.SMALL
     three = field.field_sums(X, Y, p, q, order=2, n_threads=3)
     assert three.rows.tobytes() == one.rows.tobytes() and three.columns.tobytes() == one.columns.tobytes()
+    with multiprocessing.get_context("fork").Pool(1) as forked:  # threads do not come along into a forked process
+        there = forked.apply_async(field.field_sums, (X, Y, p, q, 2, 3)).get(timeout=60)
+    assert there.rows.tobytes() == one.rows.tobytes()
 
 
 def test_positions_too_far_apart_are_refused_not_nan() -> None:
