@@ -35,6 +35,7 @@ from undertow.models.dynamic_links import (
     expected_squares,
     forecast_shares,
     log_rates,
+    usual_gap,
 )
 from undertow.models.dynamic_start import (
     BURSTINESS,
@@ -114,7 +115,7 @@ def our_links(train: Events, before: Any, now: Any) -> Any:
     everyone = (np.arange(n) for n in tables[-1].shape)
     known = Links.of(Outlook.of(tables[:-1], gaps[:-1], gaps[-1]), tables[-1], *everyone)
     weights, _ = known.weights(before[known.rows][:, known.columns])
-    outlook = Outlook.of(tables, gaps)
+    outlook = Outlook.of(tables, gaps, usual_gap(gaps))
     return outlook.there[:, None] * -np.expm1(-np.exp(log_rates(outlook, now, weights)))
 
 

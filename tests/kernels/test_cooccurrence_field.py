@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import threading
 from typing import Any
 
 import numpy as np
@@ -80,8 +81,11 @@ def test_tiles_add_up_and_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch)
     assert a * w > field.SMALL
     three = field.field_sums(X, Y, p, q, order=2, n_threads=3)
     assert three.rows.tobytes() == one.rows.tobytes() and three.columns.tobytes() == one.columns.tobytes()
-    with multiprocessing.get_context("fork").Pool(1) as forked:  # threads do not come along into a forked process
-        there = forked.apply_async(field.field_sums, (X, Y, p, q, 2, 3)).get(timeout=60)
+    # threads do not come along into a forked process: it must not wait for those of its parent
+    all_at_work = threading.Barrier(3)
+    list(field._in_order(lambda _: all_at_work.wait(10), range(3), 3))
+    with multiprocessing.get_context("fork").Pool(1) as forked:
+        there = forked.apply_async(field.field_sums, (X, Y, p, q, 2, 3)).get(timeout=20)
     assert there.rows.tobytes() == one.rows.tobytes()
 
 

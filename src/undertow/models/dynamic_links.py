@@ -45,7 +45,7 @@ class Outlook(NamedTuple):
     met: Any  # (rows, columns) sparse, m
 
     @classmethod
-    def of(cls, tables: Sequence[Any], gaps: Sequence[float], gap: float = 1.0) -> Outlook:
+    def of(cls, tables: Sequence[Any], gaps: Sequence[float], gap: float) -> Outlook:
         """`gap` is the time from the last of the tables of counts to that later step; what fades, fades by steps."""
         unit = usual_gap(gaps)
         gaps, gap = [g / unit for g in gaps], gap / unit
