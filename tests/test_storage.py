@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 
 from contract.cases import OTHER_SENTENCES, SENTENCES
 from contract.reference import DeletedInterpolation
+from sealing import edit_sealed
 from undertow import storage, tensor_file
 from undertow.errors import FormatError, InputError, NotFittedError, UndertowError
 from undertow.models.base import Estimator, SavedState, TensorSpec
@@ -90,9 +91,7 @@ def write(path: Path, files: dict[str, bytes]) -> Path:
 
 
 def edit(path: Path, change: Callable[[dict[str, Any]], Any]) -> Path:
-    config = json.loads((path / "config.json").read_bytes())
-    change(config)
-    (path / "config.json").write_text(json.dumps(config))
+    edit_sealed(path / "config.json", change)
     return path
 
 
@@ -333,9 +332,14 @@ def test_versions(saved: Path) -> None:
         (lambda c: c.update(n_words=-1), "words"),
         (lambda c: c.update(n_words=None), "must list the files"),
         (lambda c: c["files"].pop("vocabulary.txt"), "must list the files"),
-        (lambda c: c["files"].update({"vocabulary.txt": 3}), "never writes"),
+        (lambda c: c["files"].update({"vocabulary.txt": 3}), "not an object"),
         (lambda c: c["files"]["vocabulary.txt"].update(bytes=1), "bytes"),
-        (lambda c: c["files"]["vocabulary.txt"].update(sha256=None), "hash"),
+        (lambda c: c["files"]["vocabulary.txt"].update(sha256=None), "sha256=None"),
+        (lambda c: c["files"]["vocabulary.txt"].update(sha256="0" * 64), "hash"),
+        (lambda c: c["files"]["vocabulary.txt"].update(more=1), "never writes"),
+        (lambda c: c["fitted"].update(more=1), "fitted value"),
+        (lambda c: c["fitted"].update(n_tokens=62.0), "fitted value"),
+        (lambda c: c["fitted"].update(n_tokens=True), "fitted value"),
         (lambda c: c["fitted"].clear(), "does not describe"),
         (lambda c: c["tensors"]["weights"].update(shape=[4]), "table of tensors"),
         (lambda c: c["tensors"].pop("weights"), "table of tensors"),
@@ -343,6 +347,37 @@ def test_versions(saved: Path) -> None:
 )
 def test_configurations_that_were_changed(saved: Path, change: Any, match: str) -> None:
     refused(edit(saved, change), match)
+
+
+def test_the_digest_covers_every_value(saved: Path, whole: dict[str, bytes]) -> None:
+    """Not only the hashed files: a number that makes sense, changed by hand, is noticed too."""
+    config = json.loads(whole["config.json"])
+    changes: list[dict[str, Any]] = [
+        {"params": {**config["params"], "smoothing": 0.2}},
+        {"fitted": {"n_tokens": config["fitted"]["n_tokens"] + 1}},
+        {"history": [*config["history"], -1.0]},
+        {"undertow_version": "0.0"},
+    ]
+    for change in changes:
+        (saved / "config.json").write_text(json.dumps({**config, **change}))
+        refused(saved, "does not match its own digest")
+    (saved / "config.json").write_text(json.dumps(config, indent=7, sort_keys=True))  # another layout says the same
+    load_model(saved)
+    (saved / "config.json").write_text(json.dumps({k: v for k, v in config.items() if k != "digest"}))
+    refused(saved, "older undertow")
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "vocabulary.txt"])
+def test_a_link_out_of_the_directory_is_not_followed(saved: Path, tmp_path: Path, name: str) -> None:
+    shutil.move(saved / name, tmp_path / "elsewhere")
+    (saved / name).symlink_to(tmp_path / "elsewhere")
+    refused(saved, f"{name} is a link out of its directory")
+    shutil.move(tmp_path / "elsewhere", saved / f"kept-{name}")  # within the directory it may be where it likes
+    (saved / name).unlink()
+    (saved / name).symlink_to(f"kept-{name}")
+    load_model(saved)
+    (tmp_path / "alias").symlink_to(saved)  # and the directory itself may be reached by a link
+    load_model(tmp_path / "alias")
 
 
 # --- hostile tensors ------------------------------------------------------------------------------------

@@ -7,9 +7,31 @@ programmer would expect, so `except ValueError` keeps working.
 
 from __future__ import annotations
 
+LONGEST = 500  # characters of a message: what fits a terminal and is still read
+
 
 class UndertowError(Exception):
-    """Base class of every error raised on purpose."""
+    """Base class of every error raised on purpose; no message is longer than LONGEST characters."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(cut(a, LONGEST) if isinstance(a, str) else a for a in args))
+
+
+def short(value: object, most: int = 60) -> str:
+    """A value's repr on one line, cut so that an error that echoes it stays one sentence."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # an integer of more than 4300 digits has no decimal form; an object's own repr may do anything
+        return f"a {type(value).__name__} that cannot be shown"
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def cut(sentence: str, most: int) -> str:
+    """A sentence without its middle where it is too long: the place stands at its beginning, the cure at its end."""
+    if len(sentence) <= most:
+        return sentence
+    head = (most - 5) // 2
+    return f"{sentence[:head]} ... {sentence[len(sentence) - (most - 5 - head) :]}"
 
 
 class InputError(UndertowError, ValueError):

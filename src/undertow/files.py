@@ -18,9 +18,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from undertow.errors import BusyError, FormatError, InputError
+from undertow.errors import BusyError, FormatError, InputError, short
 
 MAX_JSON_BYTES = 64 << 20
+DIGEST = "digest"
 
 
 def sha256_file(path: Path) -> str:
@@ -64,6 +65,7 @@ def parse_json(data: bytes) -> Any:
 
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file, strictly."""
+    check_plain(path)
     try:
         size = path.stat().st_size
         if size > MAX_JSON_BYTES:
@@ -80,6 +82,62 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise FormatError(f"{path} holds {type(value).__name__}, not an object: it was not written by undertow.")
     return value
+
+
+def _digest(value: dict[str, Any]) -> str:
+    """Hash of what the JSON says, whatever its layout: the keys sorted, no spaces, the digest itself left out."""
+    content = {key: item for key, item in value.items() if key != DIGEST}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def write_sealed(path: Path, value: dict[str, Any]) -> None:
+    """Write the JSON file that describes a directory, with a digest over all that it says.
+
+    As the hashes of the directory's other files are among what it says, the digest covers every byte of them too.
+    """
+    write_json(path, {**value, DIGEST: _digest(value)})
+
+
+def check_seal(path: Path, value: dict[str, Any]) -> None:
+    """Refuse what `write_sealed` did not write, or what was changed since."""
+    if DIGEST not in value:
+        raise FormatError(
+            f"{path} has no digest: it was written by an older undertow, or by another program; write it again."
+        )
+    if value[DIGEST] != _digest(value):
+        raise FormatError(f"{path} does not match its own digest: it was changed or damaged; write it again.")
+
+
+Fields = dict[str, type | tuple[type, ...]]
+
+
+def check_fields(path: Path, value: Any, fields: Fields, what: str = "") -> None:
+    """Refuse an object of JSON with a key more or less than `fields`, a value of another type, or a negative count."""
+    place = f"{path}: {what} " if what else f"{path} "
+    if not isinstance(value, dict):
+        raise FormatError(f"{place}is {short(value)}, not an object: write the directory again.")
+    for key in [*value, *fields]:
+        if key not in fields:
+            raise FormatError(f"{place}has the key {short(key)}, which undertow never writes: write it again.")
+        if key not in value:
+            raise FormatError(f"{place}lacks the key {short(key)}: write the directory again.")
+    for key, types in fields.items():
+        found, allowed = value[key], types if isinstance(types, tuple) else (types,)
+        if type(found) not in allowed or (type(found) is int and found < 0):  # not isinstance: True is no number
+            raise FormatError(f"{place}has {key}={short(found)}, which cannot be: write the directory again.")
+
+
+def check_plain(path: Path) -> None:
+    """Refuse pipes and devices, which would block or never end, and links that lead out of the directory.
+
+    A directory that somebody sent must not read, by its own choice, what lies elsewhere on this machine. What is
+    missing is said when it is read.
+    """
+    if path.is_symlink() and path.parent.resolve() not in path.resolve().parents:
+        raise FormatError(f"{path} is a link out of its directory: put the file itself there.")
+    if path.exists() and not path.is_file():
+        raise FormatError(f"{path} is not a file: write the directory again.")
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
@@ -218,19 +276,21 @@ def exclusive(directory: Path, what: str) -> Iterator[None]:
 def check_files(directory: Path, files: dict[str, Any], *, hashes: bool) -> None:
     """Compare the files of a directory with the sizes (and hashes) its manifest recorded."""
     for name, record in files.items():
-        if "/" in name or name in (".", "..") or not isinstance(record, dict):
-            raise FormatError(f"{directory}: the manifest names the file {name!r}, which undertow never writes.")
+        if "/" in name or name in ("", ".", ".."):
+            raise FormatError(f"{directory}: the manifest names the file {short(name)}, which undertow never writes.")
         path = directory / name
+        check_fields(directory, record, {"bytes": int, "sha256": str}, f"the record of {short(name)}")
+        check_plain(path)
         try:
             size = path.stat().st_size
         except FileNotFoundError:
             raise FormatError(f"{path} is missing: the directory is not whole; write it again.") from None
-        if size != record.get("bytes"):
+        if size != record["bytes"]:
             raise FormatError(
-                f"{path} has {size} bytes, the manifest says {record.get('bytes')}: the file was cut or changed; "
+                f"{path} has {size} bytes, the manifest says {short(record['bytes'])}: the file was cut or changed; "
                 "write the directory again."
             )
-        if hashes and sha256_file(path) != record.get("sha256"):
+        if hashes and sha256_file(path) != record["sha256"]:
             raise FormatError(
                 f"{path} does not match the hash in its manifest: the file was changed or damaged; "
                 "write the directory again."

@@ -28,19 +28,21 @@ import safetensors
 import safetensors.numpy
 
 from undertow import __version__
-from undertow.errors import FormatError, InputError, UndertowError
+from undertow.errors import FormatError, InputError, UndertowError, short
 from undertow.files import (
+    DIGEST,
     check_files,
+    check_seal,
     describe_files,
     exists_error,
     install_directory,
     read_json,
     temporary_sibling,
     write_bytes,
-    write_json,
+    write_sealed,
 )
 from undertow.models.base import Estimator, SavedState, TensorSpec
-from undertow.tensor_file import DTYPES, Tensors, all_finite, read_tensors, short, why
+from undertow.tensor_file import DTYPES, Tensors, all_finite, read_tensors, why
 from undertow.text.vocabulary import Vocabulary
 
 CONFIG, TENSORS, VOCABULARY, CARD = "config.json", "model.safetensors", "vocabulary.txt", "README.md"
@@ -67,6 +69,7 @@ _CONFIG_TYPES: dict[str, type | tuple[type, ...]] = {
     "n_words": (int, type(None)),
     "tensors": dict,
     "files": dict,
+    DIGEST: str,
 }
 
 Model = TypeVar("Model", bound=Estimator)
@@ -113,7 +116,7 @@ def save_model(model: Estimator, path: str | os.PathLike[str], overwrite: bool =
             if vocabulary is not None:
                 vocabulary.write(ready / VOCABULARY)
             files = describe_files(ready, _file_names(state.n_words))
-            write_json(ready / CONFIG, config | {"files": files})
+            write_sealed(ready / CONFIG, config | {"files": files})
             install_directory(ready, target, overwrite=overwrite)
 
 
@@ -131,7 +134,6 @@ def load_model(path: str | os.PathLike[str], verify: bool = True) -> Estimator:
     directory = _as_path(path)
     with _reading(directory):
         model_class, config = _read_config(directory)
-        _check_regular(directory, list(config["files"]))
         check_files(directory, config["files"], hashes=verify)
         vocabulary = _read_vocabulary(directory, config)
         state = SavedState(config["params"], config["fitted"], config["n_words"])
@@ -145,9 +147,23 @@ def load_model(path: str | os.PathLike[str], verify: bool = True) -> Estimator:
         if vocabulary is not None:
             model.vocabulary_ = vocabulary
         with _distrusting(directory, model.kind):
-            model._restore(tensors, state)
-        model.history_ = [float(x) for x in config["history"]]
+            restore(model, tensors, state, config["history"])
     return model
+
+
+def restore(model: Estimator, tensors: Tensors, state: SavedState, history: list[Any]) -> None:
+    """Give a model its fitted state, if it is one that a fit could have left."""
+    model._check_values(tensors, state)
+    model._restore(tensors, state)
+    if not _is_history(history):
+        raise InputError("the history is not a list of numbers.")
+    model.history_ = [float(x) for x in history]
+    # what comes back must be what would be written: so no unknown value, no missing one and none of another type,
+    # in any object however deep, passes unseen
+    again = json_value(model._fitted_scalars(), "a fitted value")
+    if json.dumps(again, sort_keys=True) != json.dumps(state.fitted, sort_keys=True):
+        names = [k for k in {**again, **state.fitted} if json.dumps(again.get(k)) != json.dumps(state.fitted.get(k))]
+        raise InputError(f"a fitted value is not one that undertow writes ({', '.join(map(short, names[:3]))}).")
 
 
 def inspect_model(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -164,12 +180,12 @@ def _read_config(directory: Path) -> tuple[type[Estimator], dict[str, Any]]:
     if not directory.is_dir():
         what = "is not a directory" if directory.exists() else "does not exist"
         raise FormatError(f"{directory} {what}: give the directory of a model that undertow saved.")
-    _check_regular(directory, [CONFIG])
     path = directory / CONFIG
     config = read_json(path)
     # the version comes first: what a newer undertow wrote may differ in anything else
     _check_types(path, config, ["kind", "format_version", "undertow_version"])
     model_class = find_class(path, config["kind"], config["format_version"])
+    check_seal(path, config)
     _check_types(path, config, list(_CONFIG_TYPES))
     for key in config:
         if key not in _CONFIG_TYPES:
@@ -298,6 +314,10 @@ def checked_tensors(model: Estimator, state: SavedState) -> Tensors:
             raise InputError(f"This {name} cannot be saved: its tensor {key} is not finite; fit it again.")
         # safetensors writes the buffer as it lies in memory
         out[key] = np.array(tensor, order="C", dtype=tensor.dtype.newbyteorder("<"), copy=None)
+    try:
+        model._check_values(out, state)
+    except Exception as e:  # a check meets arrays that should not be; whatever it trips over, the model is at fault
+        raise InputError(f"This {name} cannot be saved ({why(e).rstrip('.')}): fit it again.") from e
     return out
 
 
@@ -387,14 +407,6 @@ def _check_replaceable(target: Path, overwrite: bool) -> None:
             raise foreign from None
         if "undertow_version" not in old:  # other projects keep a config.json beside a model.safetensors too
             raise foreign
-
-
-def _check_regular(directory: Path, names: list[str]) -> None:
-    """Refuse pipes and devices, which would block or never end; what is missing is said when it is read."""
-    for name in names:
-        path = directory / name
-        if path.exists() and not path.is_file():
-            raise FormatError(f"{path} is not a file: save the model again.")
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import safetensors
 import safetensors.numpy
 
-from undertow.errors import FormatError
+from undertow.errors import FormatError, short
 from undertow.files import parse_json
 from undertow.models.base import TensorSpec
 
@@ -102,12 +102,3 @@ def _damaged(path: Path, reason: str) -> FormatError:
 
 def why(error: Exception) -> str:
     return " ".join(str(getattr(error, "strerror", None) or error).split())
-
-
-def short(value: object) -> str:
-    """A value's repr in plain characters, cut so that an error stays one sentence."""
-    try:
-        text = " ".join(ascii(value).split())
-    except ValueError:  # an integer of more than 4300 digits has no decimal form
-        text = f"a very long {type(value).__name__}"
-    return text if len(text) <= 60 else text[:57] + "..."

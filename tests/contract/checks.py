@@ -24,6 +24,7 @@ from unittest import mock
 import numpy as np
 
 from contract.cases import Case
+from sealing import edit_sealed
 from undertow.errors import InputError, NotFittedError, UndertowError
 from undertow.models.base import Estimator, InterruptedFitWarning, TrainingEvent
 from undertow.storage import CARD, CONFIG, load_model
@@ -488,12 +489,7 @@ def check_never_unpickles(case: Case) -> None:
 
 
 def _edit_config(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
-    def edit(directory: Path) -> None:
-        config = json.loads((directory / CONFIG).read_text("utf-8"))
-        change(config)
-        (directory / CONFIG).write_text(json.dumps(config), "utf-8")
-
-    return edit
+    return lambda directory: edit_sealed(directory / CONFIG, change)
 
 
 def _edit_bytes(name: str, change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
@@ -520,6 +516,8 @@ def damages(names: list[str]) -> dict[str, Callable[[Path], None]]:
         "an infinite history": _edit_bytes(CONFIG, lambda d: d.replace(b'"history": [', b'"history": [1e999, ')),
         "NaN in the history": _edit_bytes(CONFIG, lambda d: d.replace(b'"history": [', b'"history": [NaN, ')),
         "an empty history": _edit_config(lambda c: c.update(history=[])),
+        "a history without its digest": _edit_bytes(CONFIG, lambda d: d.replace(b'"history": [', b'"history": [1.5, ')),
+        "an unknown fitted value": _edit_config(lambda c: c["fitted"].update(no_such_value=1)),
         "another file listed": _edit_config(lambda c: c["files"].update({"../x": {"bytes": 1, "sha256": ""}})),
     }
     for name in names:

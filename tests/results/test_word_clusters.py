@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from cli_runner import failed, run
 from contract.cases import SENTENCES
 from oracles.word_classes import brown_merges, class_objective, exchange_pass
+from sealing import edit_sealed
 from sentences import is_one_sentence
 from undertow import Corpus, LagCounts, load
 from undertow.cli.main import main
@@ -133,10 +134,8 @@ def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
 
 def test_a_spoilt_model_is_refused(tmp_path: Path) -> None:
     WordClusters(4).fit(sentences()).save(tmp_path / "m")
-    config = json.loads((tmp_path / "m" / "config.json").read_text())
-    for bad in (["0", "1"], ["0", "1", "2", "3"], ["0", "0", "1", "11"], None, 3):
-        config["fitted"]["paths"] = bad
-        (tmp_path / "m" / "config.json").write_text(json.dumps(config))
+    for bad in (["0", "1"], ["0", "1", "2", "3"], ["0", "0", "1", "11"], ["0", "00", "01", "1"], None, 3):
+        edit_sealed(tmp_path / "m" / "config.json", lambda c, bad=bad: c["fitted"].update(paths=bad))
         with pytest.raises(FormatError) as caught:
             load(tmp_path / "m")
         assert is_one_sentence(str(caught.value))

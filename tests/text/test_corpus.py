@@ -8,13 +8,15 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from sealing import edit_sealed, reseal
 from sentences import is_one_sentence
-from undertow import Corpus, Tokenizer, Vocabulary
+from undertow import HMM, Corpus, LagCounts, Tokenizer, Vocabulary
 from undertow.errors import BusyError, FormatError, InputError, UndertowError
 from undertow.files import exclusive
 from undertow.text.reading import ReadingOptions
@@ -293,11 +295,35 @@ def damage(directory: Path, how: str) -> None:
     elif how == "kind":
         manifest.write_text(json.dumps({**content, "format": "undertow counts"}))
     elif how == "size":
-        manifest.write_text(json.dumps({**content, "n_tokens": content["n_tokens"] + 1}))
+        edit_sealed(manifest, lambda c: c.update(n_tokens=c["n_tokens"] + 1))
     elif how == "text for number":
-        manifest.write_text(json.dumps({**content, "n_tokens": "many"}))
+        edit_sealed(manifest, lambda c: c.update(n_tokens="many"))
     elif how == "path":
-        manifest.write_text(json.dumps({**content, "files": {"../x": {"bytes": 1, "sha256": ""}}}))
+        edit_sealed(manifest, lambda c: c.update(files={"../x": {"bytes": 1, "sha256": ""}}))
+    elif how == "lowes":
+        edit_sealed(manifest, lambda c: c["tokenizer"].update(lowes=c["tokenizer"].pop("lower")))
+    elif how == "rule of another type":
+        edit_sealed(manifest, lambda c: c["tokenizer"].update(lower=1))
+    elif how == "newer rule":
+        edit_sealed(manifest, lambda c: c["tokenizer"].update(version=2))
+    elif how == "unknown key":
+        edit_sealed(manifest, lambda c: c.update(surprise=1))
+    elif how == "unknown key in a record":
+        edit_sealed(manifest, lambda c: c["files"]["tokens.bin"].update(surprise=1))
+    elif how == "unknown key in reading":
+        edit_sealed(manifest, lambda c: c["reading"].update(surprise=1))
+    elif how == "no digest":
+        manifest.write_text(json.dumps({k: v for k, v in content.items() if k != "digest"}))
+    elif how == "unsealed change":
+        manifest.write_text(json.dumps({**content, "text_bytes": 5}))
+    elif how == "link":
+        shutil.move(directory / "tokens.bin", directory.parent / "elsewhere.bin")
+        (directory / "tokens.bin").symlink_to(directory.parent / "elsewhere.bin")
+    elif how == "backward offsets":
+        offsets = np.fromfile(directory / "offsets.bin", dtype="<i8")
+        offsets[2] = offsets[1] - 1
+        offsets.tofile(directory / "offsets.bin")
+        reseal(manifest)
     elif how == "nan":
         manifest.write_text(manifest.read_text().replace('"n_tokens": ', '"x": NaN, "n_tokens": '))
 
@@ -305,7 +331,8 @@ def damage(directory: Path, how: str) -> None:
 @pytest.mark.parametrize(
     "how",
     ["no manifest", "flipped byte", "cut file", "no vocabulary", "duplicate key", "not json", "list", "version", "kind",
-     "size", "text for number", "path", "nan"],
+     "size", "text for number", "path", "nan", "lowes", "rule of another type", "newer rule", "unknown key",
+     "unknown key in a record", "unknown key in reading", "no digest", "unsealed change", "link", "backward offsets"],
 )  # fmt: skip
 def test_damaged_directories_are_refused(corpus_dir: Path, how: str) -> None:
     damage(corpus_dir, how)
@@ -322,18 +349,40 @@ def test_no_directory_and_a_file(tmp_path: Path, text_file: Path) -> None:
 
 
 def test_verify_finds_what_hashes_cannot(corpus_dir: Path) -> None:
-    from undertow.files import describe_files, write_json
-
     raw = np.fromfile(corpus_dir / "tokens.bin", dtype="<u4")
     raw[3] = raw[3] % (len(Vocabulary.read(corpus_dir / "vocabulary.txt")) - 1) + 1
     raw[3] = raw[4]
     raw.tofile(corpus_dir / "tokens.bin")
-    content = json.loads((corpus_dir / "manifest.json").read_text())
-    content["files"] = describe_files(corpus_dir, list(content["files"]))
-    write_json(corpus_dir / "manifest.json", content)
+    reseal(corpus_dir / "manifest.json")
     Corpus.open(corpus_dir)  # the hashes were made to fit
     with pytest.raises(FormatError, match="counts in the vocabulary"):
         verify_corpus(corpus_dir)
+
+
+def test_ids_outside_the_vocabulary_are_refused_before_they_are_indices(corpus_dir: Path) -> None:
+    raw = np.fromfile(corpus_dir / "tokens.bin", dtype="<u4")
+    raw[3] = 4_000_000_000
+    raw.tofile(corpus_dir / "tokens.bin")
+    reseal(corpus_dir / "manifest.json")
+    corpus = Corpus.open(corpus_dir)  # quick, whatever its size: the ids are looked at when they are first used
+    uses: list[Callable[[], object]] = [
+        lambda: corpus.ids,
+        lambda: list(corpus.sentences()),
+        lambda: LagCounts.from_corpus(corpus, lags=1),
+        lambda: HMM(2, n_iter=1).fit(corpus),
+        lambda: verify_corpus(corpus_dir),
+    ]
+    for use in uses:
+        with pytest.raises(FormatError, match="outside") as e:
+            use()
+        assert is_one_sentence(str(e.value))
+
+
+def test_a_corpus_made_by_hand_is_checked_too() -> None:
+    good = Corpus.from_sentences([["a", "b"]])
+    for offsets in ([0, 3], [1, 2], [0, 2, 1, 2], []):
+        with pytest.raises(InputError, match="offsets"):
+            Corpus(good.ids, np.array(offsets, dtype=np.int64), good.vocabulary)
 
 
 @pytest.mark.parametrize(

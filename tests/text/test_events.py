@@ -101,7 +101,7 @@ def test_a_table_without_header_and_a_round_trip(tmp_path: Path) -> None:
         (5, "cannot be made"),
         ({"a": 1}, "cannot be made"),
         ([(1, "a", "x", 1), ("late", "a", "x", 1)], "numbers"),
-        ([(1, "a", "x", 1e308), (1, "a", "x", 1e308)], "too large"),
+        ([(1, "a", "x", 1e308)], "above 1e+15".replace("+", r"\+")),
     ],
 )
 def test_bad_events_are_refused_with_their_place(events: Any, match: str) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,9 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from oracles.naive_pairs import dense, naive_pairs
+from sealing import edit_sealed, reseal
 from sentences import is_one_sentence
-from undertow import Corpus, LagCounts
+from undertow import LDS, Corpus, LagCounts
 from undertow.engine import DaskCluster, Processes, Serial, Threads
 from undertow.errors import BusyError, FormatError, InputError
 from undertow.files import exclusive
@@ -81,9 +83,7 @@ def test_the_rule_of_the_text_goes_along(corpus_dir: Path, tmp_path: Path) -> No
     counts = LagCounts.from_corpus(Corpus.open(corpus_dir), lags=1, out=tmp_path / "n")
     assert counts.tokenizer and counts.tokenizer["rule"] == "spaces"
     assert (counts + counts).tokenizer == counts.tokenizer
-    manifest = tmp_path / "n" / "manifest.json"
-    without = {k: v for k, v in json.loads(manifest.read_text()).items() if k != "tokenizer"}
-    manifest.write_text(json.dumps(without))
+    edit_sealed(tmp_path / "n" / "manifest.json", lambda c: c.update(tokenizer=None))
     assert LagCounts.open(tmp_path / "n").tokenizer is None
     other = LagCounts.from_corpus(Corpus.from_sentences([["a"]], vocabulary=counts.vocabulary), lags=1)
     assert other.tokenizer is None and (counts + other).tokenizer is None
@@ -340,7 +340,7 @@ def test_refusals(tmp_path: Path) -> None:
 def test_an_id_outside_the_vocabulary_is_refused() -> None:
     good = Corpus.from_sentences([["a", "b"]])
     bad = Corpus(np.array([1, 9], dtype=np.uint32), good.offsets, good.vocabulary)
-    with pytest.raises(FormatError) as e:
+    with pytest.raises(InputError, match="outside the vocabulary") as e:
         LagCounts.from_corpus(bad)
     assert is_one_sentence(str(e.value))
 
@@ -371,15 +371,25 @@ def damage(directory: Path, how: str) -> None:
     elif how == "no shard":
         shard.unlink()
     elif how == "edges":
-        manifest.write_text(json.dumps({**content, "row_edges": [0, 1]}))
+        edit_sealed(manifest, lambda c: c.update(row_edges=[0, 1]))
     elif how == "edges of text":
-        manifest.write_text(json.dumps({**content, "row_edges": ["0"]}))
+        edit_sealed(manifest, lambda c: c.update(row_edges=["0"]))
     elif how == "more lags":
-        manifest.write_text(json.dumps({**content, "n_lags": 9}))
+        edit_sealed(manifest, lambda c: c.update(n_lags=9))
     elif how == "no edges":
-        manifest.write_text(json.dumps({**content, "row_edges": []}))
+        edit_sealed(manifest, lambda c: c.update(row_edges=[]))
     elif how == "a corpus":
         manifest.write_text(json.dumps({**content, "format": "undertow corpus"}))
+    elif how == "unknown key":
+        edit_sealed(manifest, lambda c: c.update(surprise=1))
+    elif how == "no key":
+        edit_sealed(manifest, lambda c: c.pop("tokenizer"))
+    elif how == "no rule":
+        edit_sealed(manifest, lambda c: c.update(tokenizer={"rule": "words"}))
+    elif how == "unsealed change":
+        manifest.write_text(json.dumps({**content, "across": True}))
+    elif how == "nnz":
+        edit_sealed(manifest, lambda c: c["nnz"].append(c["nnz"].pop() + 1))
 
 
 @pytest.mark.parametrize(
@@ -394,6 +404,11 @@ def damage(directory: Path, how: str) -> None:
         "more lags",
         "no edges",
         "a corpus",
+        "unknown key",
+        "no key",
+        "no rule",
+        "unsealed change",
+        "nnz",
     ],
 )
 def test_damaged_directories_are_refused(tmp_path: Path, how: str) -> None:
@@ -402,6 +417,68 @@ def test_damaged_directories_are_refused(tmp_path: Path, how: str) -> None:
     with pytest.raises(FormatError) as e:
         LagCounts.open(tmp_path / "c")
     assert is_one_sentence(str(e.value))
+
+
+def spoilt_rows(path: Path, how: str) -> None:
+    """Write over a file of rows, keeping its size."""
+    file = RowsFile(path)
+    indptr, (indices, data) = file.indptr(), file.piece(0, file.nnz)
+    if how == "columns":
+        indices[3] = 4_000_000_000
+    elif how == "last column":
+        indices[-1] = file.n_rows
+    elif how == "order":
+        indices[:2] = indices[1], indices[0]
+    elif how == "same column":
+        indices[1] = indices[0]
+    elif how == "zero":
+        data[2] = 0
+    elif how == "more than there are":
+        data[2] = 10**6
+    elif how == "bounds beyond":
+        indptr[3] = 2**40
+    elif how == "bounds backwards":
+        indptr[3] = indptr[2] - 1
+    elif how == "bounds begin late":
+        indptr[0] = 1
+    raw = path.read_bytes()[:32] + indptr.tobytes() + indices.tobytes() + data.tobytes()
+    assert len(raw) == path.stat().st_size
+    path.write_bytes(raw)
+
+
+@pytest.mark.parametrize(
+    "how", ["columns", "last column", "order", "same column", "zero", "more than there are", "bounds beyond",
+            "bounds backwards", "bounds begin late"],
+)  # fmt: skip
+def test_rows_that_lead_out_of_the_matrix_reach_no_compiled_loop(tmp_path: Path, how: str) -> None:
+    corpus = Corpus.from_sentences(text(40))
+    LagCounts.from_corpus(corpus, lags=3, out=tmp_path / "c")
+    spoilt_rows(tmp_path / "c" / "lag002-rows00000.csr", how)
+    reseal(tmp_path / "c" / "manifest.json")
+
+    def opened() -> LagCounts:
+        return LagCounts.open(tmp_path / "c", verify=False)
+
+    uses: list[Callable[[], object]] = [
+        lambda: opened().matrix(2),
+        lambda: opened().n_pairs(2),
+        lambda: opened() + opened(),
+        lambda: LagCounts.merge([opened(), opened()], tmp_path / "sum"),
+        lambda: LDS(2, lags=3, ssid_lags=2).fit(opened()),
+        lambda: verify_counts(tmp_path / "c"),
+    ]
+    for use in uses:
+        with pytest.raises(FormatError, match="count again") as e:
+            use()
+        assert is_one_sentence(str(e.value)) and str(tmp_path / "c") in str(e.value)
+
+
+def test_a_spilled_run_with_foreign_columns_is_not_added(tmp_path: Path) -> None:
+    rows = Rows(np.array([0, 1]), np.array([7], dtype=np.uint32), np.array([1], dtype=np.uint32))
+    for name in ("a.csr", "b.csr"):
+        write_rows(tmp_path / name, rows)
+    with pytest.raises(FormatError, match="outside the vocabulary"):
+        counting.add_rows([RowsFile(tmp_path / "a.csr"), RowsFile(tmp_path / "b.csr")], 7)
 
 
 @pytest.mark.parametrize("data", [b"", b"utCSR\x00\x00\x01", b"x" * 64, b"utCSR\x00\x00\x01" + b"\xff" * 24])

@@ -38,9 +38,8 @@ def command(**given: Any) -> None:
     INPUTS is one corpus directory; or text files, from which a corpus is built first, beside the counts; or several
     counts directories over one vocabulary, which are added. After an interruption the same command goes on.
     """
-    from undertow.files import exists_error, read_json
-    from undertow.text.corpus import MANIFEST
-    from undertow.text.lag_counts import LagCounts
+    from undertow.files import exists_error
+    from undertow.text.lag_counts import LagCounts, read_counts_manifest
 
     inputs, out, overwrite = given["inputs"], Path(given["out"]), given["overwrite"]
     kind = one_kind(inputs)
@@ -55,7 +54,7 @@ def command(**given: Any) -> None:
             corpus = open_or_build(inputs, sibling(out, ".counts", ".corpus"), kind, given, progress)
             facts["corpus"] = str(corpus.path)
             counts = count_into(out, corpus, given["lags"], given, engine, progress, across=given["across"])
-    manifest = read_json(out / MANIFEST)  # its sums, so that the counts need not be read again
+    manifest = read_counts_manifest(out)  # its sums, so that the counts need not be read again
     facts |= {
         "tokens": counts.n_tokens,
         "words": len(counts.vocabulary),

@@ -52,7 +52,7 @@ def describe(path: Path) -> dict[str, Any]:
 
     if read_json(path / corpus.MANIFEST).get("format") == lag_counts.FORMAT:
         counts = lag_counts.LagCounts.open(path, verify=False)
-        manifest = read_json(path / corpus.MANIFEST)
+        manifest = lag_counts.read_counts_manifest(path)
         return {
             "kind": "counts",
             "tokens": counts.n_tokens,

@@ -18,9 +18,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from undertow.errors import InputError
+from undertow.kernels.smoothing import check_rows
+
 Floats = NDArray[np.float64]
 
 LOG_RANGE = 80.0  # nats that all layers together may tell a word's best and worst states apart
+LARGEST_THETA = 1e6  # far beyond the logarithm of any ratio of counts
 BLOCK_NUMBERS = 1 << 21  # words × half-tensor held at once: 16 MB of float64
 
 
@@ -45,6 +49,14 @@ class FactorialParams(NamedTuple):
     @property
     def n_joint(self) -> int:
         return int(self.n_states**self.n_layers)
+
+
+def check_params(p: FactorialParams) -> None:
+    """Raise InputError unless initial and transition are distributions and theta is as `bounded` leaves it."""
+    check_rows(p.initial, "initial distribution of the layers")
+    check_rows(p.transition.reshape(-1, p.n_states), "transition of the layers")
+    if not np.abs(p.theta).max() <= LARGEST_THETA or not np.ptp(p.theta, axis=2).max() <= 1.001 * LOG_RANGE / p.n_layers:
+        raise InputError("the weights of the words are further apart than any fit leaves them.")
 
 
 class FactorialStats(NamedTuple):

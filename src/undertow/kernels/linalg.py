@@ -13,6 +13,8 @@ import numpy as np
 from numpy.linalg import LinAlgError
 from numpy.typing import NDArray
 
+from undertow.errors import InputError
+
 Matrix = NDArray[np.float64]
 
 MAX_DOUBLINGS = 50  # 2^50 steps of the recursion: a radius of 1 - 1e-14 would still have converged
@@ -29,6 +31,26 @@ def check_finite(*matrices: NDArray[np.floating]) -> None:
     """Raise LinAlgError if any entry is NaN or infinite."""
     if not all(np.isfinite(X).all() for X in matrices):
         raise LinAlgError("a matrix has entries that are not finite")
+
+
+def check_covariance(X: NDArray[np.floating], what: str, tolerance: float) -> None:
+    """Raise InputError unless X, or each matrix of a stack of them, is symmetric and positive semidefinite.
+
+    `tolerance` is how far below zero, as a share of its largest variance, an eigenvalue may come out by rounding.
+    """
+    stack = np.asarray(X, dtype=np.float64).reshape(-1, *X.shape[-2:])
+    step = max(1, (1 << 20) // max(1, stack[:1].size))  # a copy of that many numbers at a time
+    for start in range(0, len(stack), step):
+        some = stack[start : start + step]
+        largest = np.diagonal(some, axis1=1, axis2=2).max(axis=1)
+        if not (largest > 0).all():
+            raise InputError(f"the {what} has no positive variance.")
+        if not (np.abs(some - some.swapaxes(1, 2)).max(axis=(1, 2)) <= 1e-6 * largest).all():
+            raise InputError(f"the {what} is not symmetric.")
+        try:
+            np.linalg.cholesky(some + (tolerance * largest)[:, None, None] * np.eye(some.shape[-1]))
+        except LinAlgError:
+            raise InputError(f"the {what} has a negative eigenvalue: it is no covariance.") from None
 
 
 def project_psd(X: Matrix, floor: float = 0.0) -> Matrix:

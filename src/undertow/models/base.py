@@ -8,7 +8,7 @@ an extra and is never imported here. To write a model, subclass `Estimator`:
   fitted attributes (names ending in `_`, `history_` and usually `vocabulary_` among them) at the end, so that
   a failed fit leaves the model as it was;
 - the other methods begin with `self._check_fitted()` and read sentences with `encode_sentences`;
-- `kind`, `_tensor_spec`, `_tensors` and `_restore` say how it is saved (see `undertow.storage`).
+- `kind`, `_tensor_spec`, `_tensors`, `_check_values` and `_restore` say how it is saved (see `undertow.storage`).
 """
 
 from __future__ import annotations
@@ -179,9 +179,21 @@ class Estimator(abc.ABC):
         """
         return {}
 
+    @classmethod
+    def _check_values(cls, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
+        """Raise InputError, or anything else, for finite tensors of the right shapes that no fit gives.
+
+        Called before a model is written and before one is restored: probabilities that do not sum to one, indices out
+        of range, covariances that are none. What `_fitted_scalars` gives after `_restore` is compared with the file, so
+        unknown or missing values there need no check.
+        """
+
     @abc.abstractmethod
     def _restore(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
-        """Set the fitted attributes from tensors that match `_tensor_spec`; `vocabulary_` is there already."""
+        """Set the fitted attributes from tensors that match `_tensor_spec` and passed `_check_values`.
+
+        `vocabulary_` is there already.
+        """
 
 
 def check_random_state(random_state: Any) -> np.random.Generator:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from undertow.engine import count_workers
-from undertow.errors import InputError
+from undertow.errors import InputError, short
 from undertow.models.base import (
     InterruptedFitWarning,
     TrainingEvent,
@@ -48,6 +48,7 @@ from undertow.models.dynamic_links import Outlook
 from undertow.models.dynamic_names import Names
 from undertow.models.dynamic_queries import Timeline
 from undertow.models.dynamic_questions import Mover, Neighbor
+from undertow.models.dynamic_saving import LARGEST_DRIFT
 from undertow.models.dynamic_shown import ShownMap
 from undertow.models.dynamic_start import (
     BURSTINESS,
@@ -376,9 +377,10 @@ def _drift_pair(drift: Any) -> tuple[float, float] | None:
     if drift is None:
         return None
     pair = (drift, drift) if _is_number(drift) else tuple(drift) if isinstance(drift, list | tuple) else ()
-    if len(pair) != 2 or not all(_is_number(v) and 0 <= v < np.inf for v in pair):
+    if len(pair) != 2 or not all(_is_number(v) and 0 <= v <= LARGEST_DRIFT for v in pair):
         raise InputError(
-            f"DynamicEmbedding: drift={drift!r} must be a variance, a pair (rows, columns) of them, or None."
+            f"DynamicEmbedding: drift={short(drift)} must be a variance up to {LARGEST_DRIFT:g}, a pair (rows, columns) "
+            "of them, or None."
         )
     return max(float(pair[0]), LEAST_VARIANCE), max(float(pair[1]), LEAST_VARIANCE)
 

@@ -9,11 +9,17 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from undertow.errors import InputError, short
+from undertow.kernels.linalg import check_covariance
 from undertow.models.base import Estimator, SavedState, TensorSpec
 from undertow.models.dynamic_names import Names, pack, unpack
-from undertow.text.events import Events
+from undertow.text.event_times import clean_time
+from undertow.text.events import LARGEST_COUNT, Events, check_kinds
 
 Array = npt.NDArray[np.float64]
+
+LARGEST_DRIFT = 1e12  # variance of a step: a map a million wide, crossed at every step
+ROUNDING = 1e-8  # share of the largest variance by which an eigenvalue may come out negative
 
 
 class SavedMap(Estimator):
@@ -98,26 +104,51 @@ class SavedMap(Estimator):
             "burstiness": self.burstiness_,
         }
 
+    @classmethod
+    def _check_values(cls, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
+        f = state.fitted
+        rows, columns, counts = (tensors[f"event_{k}"] for k in ("rows", "columns", "counts"))
+        steps, gaps = tensors["event_steps"], tensors["gaps"]
+        if len(f["times"]) != f["n_times"] or [clean_time(t, "times") for t in f["times"]] != f["times"]:
+            raise InputError("the times are not as undertow writes them.")
+        if len(set(f["times"])) < len(f["times"]):
+            raise InputError("a time is there twice.")
+        if (np.diff(steps) < 0).any() or steps[0] != 0 or steps[-1] != len(counts) or not len(counts):
+            raise InputError("the steps do not fit the events.")
+        if min(rows.min(), columns.min()) < 0 or rows.max() >= f["n_rows"] or columns.max() >= f["n_columns"]:
+            raise InputError("an event names an entity that is not there.")
+        if not (counts.min() > 0 and counts.max() <= LARGEST_COUNT):
+            raise InputError(f"a count of events does not lie between 0 and {LARGEST_COUNT:g}.")
+        if gaps[0] != 0 or not (gaps[1:] > 0).all():
+            raise InputError("the gaps between the times are not positive.")
+        check_kinds(f["kind_names"])
+        if f["covariance"] not in ("full", "blocks"):
+            raise InputError(f"the form of the covariances is {short(f['covariance'])}, not 'full' or 'blocks'.")
+        if not 0 < tensors["drift"].min() <= tensors["drift"].max() <= LARGEST_DRIFT:
+            raise InputError("the drift is no positive variance.")
+        for name in ("start_variance", "tempering"):
+            if not f[name] > 0:
+                raise InputError(f"{name}={short(f[name])} is not positive.")
+        if not f["burstiness"] >= 0:
+            raise InputError(f"burstiness={short(f['burstiness'])} is negative.")
+        check_covariance(tensors["filtered_covariances"], "covariance of the positions", ROUNDING)
+
     def _restore(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
         f = state.fitted
         shape, steps = (f["n_rows"], f["n_columns"]), tensors["event_steps"]
         rows, columns, counts = (tensors[f"event_{k}"] for k in ("rows", "columns", "counts"))
-        if len(f["times"]) != f["n_times"] or (np.diff(steps) < 0).any() or steps[0] != 0 or steps[-1] != len(counts):
-            raise ValueError("the steps do not fit the events")
-        if len(counts) and (min(rows.min(), columns.min()) < 0 or counts.min() <= 0):
-            raise ValueError("an event is no event")
         tables = [
             sp.coo_array((counts[a:b], (rows[a:b], columns[a:b])), shape=shape).tocsr()
             for a, b in zip(steps[:-1].tolist(), steps[1:].tolist(), strict=True)
         ]
         row_names, column_names = (unpack(tensors[f"{k}_names"], tensors[f"{k}_ends"]) for k in ("row", "column"))
-        kinds = (str(f["kind_names"][0]), str(f["kind_names"][1]))
+        kinds = (f["kind_names"][0], f["kind_names"][1])
         self.events_ = Events(list(f["times"]), tensors["gaps"].tolist(), row_names, column_names, tables, kinds)
         self.drift_ = tensors["drift"]
         self.link_weights_ = tensors["link_weights"]
         self.filtered_means_ = tensors["filtered_means"]
         self.filtered_covariances_ = tensors["filtered_covariances"]
-        self.covariance_ = str(f["covariance"])
+        self.covariance_ = f["covariance"]
         self.covariance_reason_ = str(f["covariance_reason"])
         for name in ("start_variance", "tempering", "burstiness"):
             setattr(self, name + "_", float(f[name]))

@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from undertow.errors import InputError
+from undertow.errors import InputError, short
 from undertow.kernels.discrete_chain_logs import viterbi_logs
-from undertow.kernels.factorial import FactorialParams
+from undertow.kernels.factorial import FactorialParams, check_params
 from undertow.kernels.factorial_viterbi import codes_to_states, joint_viterbi, states_to_codes
 from undertow.models.base import Estimator, SavedState, TensorSpec, check_random_state, encode_sentences
 from undertow.models.factorial_em import Inference, Machine
 from undertow.models.factorial_queries import draw_words, filtered_joint, state_shares
 from undertow.text.corpus import Corpus
-from undertow.text.tokenizer import checked_sentences
+from undertow.text.tokenizer import check_rule, checked_sentences
 
 VIEWS = ("posterior", "viterbi")
 EXACT_FIT = 10_000  # joint states up to which `inference="auto"` is exact: there it costs less than variational sweeps
@@ -247,8 +247,16 @@ class FactorialAnswers(Estimator):
             "validation_history": self.validation_history_,
         }
 
+    @classmethod
+    def _check_values(cls, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
+        check_rule(state.fitted["tokenizer"])
+        for name in ("n_layers", "n_states"):
+            if state.fitted[name] != state.params[name]:
+                raise InputError(f"it was fitted with {name}={short(state.fitted[name])}, not {state.params[name]}.")
+        check_params(FactorialParams(**{name: tensors[name] for name in FactorialParams._fields}))
+
     def _restore(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
         self.params_ = FactorialParams(**{name: tensors[name] for name in FactorialParams._fields})
         self.tokenizer_ = state.fitted["tokenizer"]
-        self.validation_history_ = [float(x) for x in state.fitted.get("validation_history", [])]
+        self.validation_history_ = [float(x) for x in state.fitted["validation_history"]]
         self._prepare()

@@ -83,7 +83,7 @@ def tensors(params: Params) -> dict[str, npt.NDArray[Any]]:
 
 
 def restored(t: Mapping[str, npt.NDArray[Any]], s: dict[str, Any]) -> Params:
-    """Parameters from tensors of the right shapes, with all that shapes do not say checked."""
+    """Parameters from tensors of the right shapes, whose indices are checked; `params.check` looks at the rest."""
     form = s["form"]
     t = {name: np.array(x) for name, x in t.items()}  # numba compiles once more for arrays that cannot be written
     params: Params
@@ -108,7 +108,6 @@ def restored(t: Mapping[str, npt.NDArray[Any]], s: dict[str, Any]) -> Params:
         else:
             transition = _pair_sparse(t, blocks)
         params = BlockParams(blocks, t["initial"], transition, t["emission"])
-    params.check()
     return params
 
 

@@ -20,13 +20,15 @@ from undertow.kernels.gaussian_chain import (
     whiten_and_normalise,
 )
 from undertow.kernels.gaussian_chain_stream import ChainStream
-from undertow.kernels.linalg import doubling_powers, solve_lyapunov, sqrt_and_inverse, symmetrize
+from undertow.kernels.linalg import check_covariance, doubling_powers, solve_lyapunov, sqrt_and_inverse, symmetrize
 from undertow.models import lds_queries
 from undertow.models.base import Estimator, SavedState, TensorSpec, encode_sentences
-from undertow.models.lds_params import LDSParams, steady_state
+from undertow.models.lds_params import LDSParams, check_params, steady_state
 from undertow.models.lds_stream import TokenStream
 from undertow.text.corpus import Corpus
+from undertow.text.tokenizer import check_rule
 
+SMOOTHED_TOLERANCE = 0.05  # the statistics are approximate, so a small moment may come out below zero
 VIEWS = ("type", "filter", "smooth", "features")
 Vectors = npt.NDArray[np.float32]
 
@@ -248,6 +250,14 @@ class LDSAnswers(Estimator):
 
     def _fitted_scalars(self) -> dict[str, Any]:
         return {"n_components": self.params_.n_components, "tokenizer": self.tokenizer_}
+
+    @classmethod
+    def _check_values(cls, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
+        check_rule(state.fitted["tokenizer"])
+        check_params(LDSParams(**{name: tensors[name] for name in LDSParams._fields}))
+        check_covariance(tensors["state_moment"], "second moment of the smoothed state", SMOOTHED_TOLERANCE)
+        if not (tensors["dropped"].min() >= 0 and tensors["dropped"].max() <= 1):
+            raise InputError("the shares of dropped tokens do not lie between 0 and 1.")
 
     def _restore(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
         self.params_ = LDSParams(**{name: tensors[name] for name in LDSParams._fields})

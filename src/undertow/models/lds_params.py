@@ -7,7 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from undertow.errors import InputError
 from undertow.kernels.linalg import (
+    check_covariance,
     check_finite,
     doubling_powers,
     solve_lyapunov,
@@ -17,6 +19,8 @@ from undertow.kernels.linalg import (
 )
 
 Matrix = NDArray[np.float64]
+
+ROUNDING = 1e-6  # what may be lost of an identity that a fit keeps up to rounding
 
 
 class LDSParams(NamedTuple):
@@ -40,6 +44,26 @@ class LDSParams(NamedTuple):
     @property
     def n_components(self) -> int:
         return len(self.A)
+
+
+def check_params(params: LDSParams) -> None:
+    """Raise InputError unless the parameters tell the story above."""
+    A, C, Q, M, mu = params
+    if not mu.min() >= 0:
+        raise InputError("the word probabilities hold a negative number.")
+    if not abs(mu.sum() - 1) <= ROUNDING:
+        raise InputError(f"the word probabilities sum to {mu.sum():.6g}, not to one.")
+    radius = float(np.abs(np.linalg.eigvals(A)).max())
+    if not radius < 1 + ROUNDING:
+        raise InputError(f"the transition has the spectral radius {radius:.6g}, not below 1.")
+    check_covariance(Q, "covariance of the innovation", ROUNDING)
+    check_covariance(M, "second moment of the state", ROUNDING)
+    if not np.abs(C.T @ np.sqrt(mu)).max() <= ROUNDING * max(1.0, float(np.abs(C).max())):
+        raise InputError("the emission does not lie in the complement of the word frequencies.")
+    root, _ = sqrt_and_inverse(symmetrize(C.T @ C))
+    explained = float(np.linalg.eigvalsh(symmetrize(root @ M @ root))[-1])
+    if not explained <= 1 + ROUNDING:
+        raise InputError("the state explains more of the words than there is: the noise would be negative.")
 
 
 class SteadyState(NamedTuple):

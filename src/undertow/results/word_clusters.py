@@ -10,6 +10,7 @@ The text file is the one other programs know: a line a word, `bit string TAB wor
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import time
@@ -22,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from undertow.engine import count_workers
-from undertow.errors import FormatError, InputError
+from undertow.errors import InputError
 from undertow.files import finished_file
 from undertow.kernels.brown import bit_paths, merge_classes
 from undertow.kernels.exchange import Pass, class_counts, exchange_passes
@@ -39,6 +40,7 @@ from undertow.models.base import (
 )
 from undertow.text.corpus import Corpus
 from undertow.text.lag_counts import LagCounts
+from undertow.text.tokenizer import check_rule
 from undertow.text.vocabulary import UNKNOWN, Vocabulary, check_word
 
 Text = Corpus | LagCounts | Iterable[Sequence[str]]
@@ -259,13 +261,22 @@ class WordClusters(Estimator):
     def _fitted_scalars(self) -> dict[str, Any]:
         return {"paths": self.paths_, "tokenizer": self.tokenizer_}
 
-    def _restore(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
+    @classmethod
+    def _check_values(cls, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
+        check_rule(state.fitted["tokenizer"])
         paths, clusters = state.fitted["paths"], tensors["clusters"]
         strings = isinstance(paths, list) and all(isinstance(p, str) and re.fullmatch("[01]+", p) for p in paths)
-        if not strings or len(set(paths)) != len(paths) or not -1 <= clusters.min() <= clusters.max() < len(paths):
-            raise FormatError("The clusters and their paths do not belong together: fit them again.")
-        self.clusters_, self.paths_ = clusters, paths
-        self.tokenizer_ = state.fitted.get("tokenizer")  # clusters of earlier versions do not say
+        if not strings or not -1 <= clusters.min() <= clusters.max() < len(paths):
+            raise InputError("the clusters and their paths do not belong together.")
+        ordered = sorted(paths)  # a path that goes on from another stands right behind it, or behind others that do
+        if any(after.startswith(before) for before, after in itertools.pairwise(ordered)):
+            raise InputError("the path of a cluster goes through another cluster: they are no leaves of one tree.")
+
+    def _restore(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
+        if ((tensors["clusters"] >= 0) != (self.vocabulary_.counts > 0)).any():
+            raise InputError("the words with a cluster are not those of the text.")
+        self.clusters_, self.paths_ = tensors["clusters"], state.fitted["paths"]
+        self.tokenizer_ = state.fitted["tokenizer"]
         self._prepare()
 
 

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from undertow.errors import FormatError, InputError
-from undertow.files import check_files, read_json
-from undertow.text.tokenizer import TokenisedText, number_sentences
+from undertow.errors import FormatError, InputError, short
+from undertow.files import DIGEST, Fields, check_fields, check_files, check_seal, read_json
+from undertow.text.reading import ReadingOptions
+from undertow.text.tokenizer import TokenisedText, check_rule, number_sentences
 from undertow.text.vocabulary import UNKNOWN, Vocabulary
 
 if TYPE_CHECKING:
@@ -26,6 +27,14 @@ if TYPE_CHECKING:
 FORMAT = "undertow corpus"
 VERSION = 1
 TOKENS, OFFSETS, VOCABULARY, MANIFEST = "tokens.bin", "offsets.bin", "vocabulary.txt", "manifest.json"
+SCAN = 1 << 22  # numbers looked at in one go: their answers fit the processor's cache
+
+# what a manifest says beside its format, version, files and digest
+FIELDS: Fields = {
+    "n_tokens": int, "n_sentences": int, "n_words": int, "tokenizer": dict, "boundary": (str, type(None)),
+    "keep_empty": bool, "reading": dict, "sources": list, "text_bytes": int, "cut_lines": int, "bad_utf8": int,
+}  # fmt: skip
+READING_FIELDS: Fields = {name: type(value) for name, value in ReadingOptions()._asdict().items()}
 
 
 class Corpus:
@@ -40,15 +49,46 @@ class Corpus:
         path: Path | None = None,
         manifest: dict[str, Any] | None = None,
     ):
-        self.ids = ids
+        self._ids = ids
+        self._ids_checked = False
         self.offsets = offsets
         self.vocabulary = vocabulary
         self.path = path
         self.manifest = manifest or {}
+        self._check_offsets()
+
+    @property
+    def ids(self) -> NDArray[np.uint32]:
+        """The ids of all tokens, one after the other.
+
+        When they are first asked for, all are looked at once: compiled loops use them as indices and would write
+        anywhere. Not before: a corpus may be opened for its vocabulary or its size alone.
+        """
+        if not self._ids_checked:
+            n_words = len(self.vocabulary)
+            for start in range(0, len(self._ids), SCAN):
+                if int(self._ids[start : start + SCAN].max()) >= n_words:
+                    raise self._wrong(f"a token between {start} and {start + SCAN} has an id outside the vocabulary")
+            self._ids_checked = True
+        return self._ids
+
+    def _check_offsets(self) -> None:
+        offsets = self.offsets
+        if len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(self._ids):
+            raise self._wrong("the sentence offsets do not reach from the first token to the last")
+        for start in range(0, len(offsets) - 1, SCAN):
+            part = offsets[start : start + SCAN + 1]
+            if (part[1:] < part[:-1]).any():
+                raise self._wrong(f"sentence offsets run backwards after sentence {start}")
+
+    def _wrong(self, what: str) -> FormatError | InputError:
+        if self.path is None:
+            return InputError(f"This is no corpus: {what}; make it with Corpus.from_sentences.")
+        return FormatError(f"{self.path}: {what}; build the corpus again.")
 
     @property
     def n_tokens(self) -> int:
-        return len(self.ids)
+        return len(self._ids)
 
     @property
     def n_sentences(self) -> int:
@@ -132,23 +172,26 @@ class Corpus:
     def open(cls, path: str | Path, *, verify: bool = True) -> Corpus:
         """Map a corpus directory. `verify=False` skips the hashes (about two seconds for each gigabyte)."""
         path = Path(path)
-        manifest = read_manifest(path, FORMAT, VERSION, ("n_tokens", "n_sentences", "n_words"))
+        manifest = read_manifest(path, FORMAT, VERSION, FIELDS)
+        if set(manifest["files"]) != {TOKENS, OFFSETS, VOCABULARY}:
+            raise FormatError(f"{path / MANIFEST} does not list the files of a corpus: build the corpus again.")
+        check_fields(path / MANIFEST, manifest["reading"], READING_FIELDS, "reading")
         check_files(path, manifest["files"], hashes=verify)
         n_tokens, n_sentences = manifest["n_tokens"], manifest["n_sentences"]
         sizes = {TOKENS: 4 * n_tokens, OFFSETS: 8 * (n_sentences + 1)}
         for name, size in sizes.items():
-            if manifest["files"].get(name, {}).get("bytes") != size:
+            if manifest["files"][name]["bytes"] != size:
                 raise FormatError(f"{path / MANIFEST}: {name} should have {size} bytes; build the corpus again.")
         vocabulary = Vocabulary.read(path / VOCABULARY)
+        if len(vocabulary) != manifest["n_words"] or vocabulary.boundary != manifest["boundary"]:
+            raise FormatError(f"{path}: the manifest and the vocabulary disagree; build the corpus again.")
         ids = np.memmap(path / TOKENS, dtype="<u4", mode="r", shape=(n_tokens,))
         offsets = np.memmap(path / OFFSETS, dtype="<i8", mode="r", shape=(n_sentences + 1,))
-        if len(vocabulary) != manifest["n_words"] or offsets[0] != 0 or offsets[-1] != n_tokens:
-            raise FormatError(f"{path}: the manifest and the files disagree; build the corpus again.")
         return cls(ids, offsets, vocabulary, path=path, manifest=manifest)
 
 
-def read_manifest(path: Path, format_name: str, version: int, numbers: tuple[str, ...]) -> dict[str, Any]:
-    """The manifest of a corpus or counts directory, with its kind, version and `numbers` checked."""
+def read_manifest(path: Path, format_name: str, version: int, fields: Fields) -> dict[str, Any]:
+    """The manifest of a corpus or counts directory: its kind, version, digest and `fields` are checked."""
     what = format_name.removeprefix("undertow ")
     if not path.exists():
         raise FormatError(f"{path} does not exist: give a directory of undertow {what}.")
@@ -160,15 +203,24 @@ def read_manifest(path: Path, format_name: str, version: int, numbers: tuple[str
         )
     manifest = read_json(path / MANIFEST)
     if manifest.get("format") != format_name:
-        raise FormatError(f"{path} is {manifest.get('format', 'of no known format')!r}, not {format_name!r}.")
+        raise FormatError(f"{path} is {short(manifest.get('format', 'of no known format'))}, not {format_name!r}.")
+    # the version before the digest: what a newer undertow wrote may differ in anything else
     found = manifest.get("version")
-    if found != version:
-        raise FormatError(f"{path} has format version {found}, this undertow reads version {version}: write it again.")
-    for key in numbers:
-        if type(manifest.get(key)) is not int or manifest[key] < 0:
-            raise FormatError(f"{path / MANIFEST}: {key} is not a number; write the directory again.")
-    if not isinstance(manifest.get("files"), dict):
-        raise FormatError(f"{path / MANIFEST} lists no files: write the directory again.")
+    if type(found) is int and found > version:
+        raise FormatError(
+            f"{path} was written by a newer undertow (format version {short(found)}, this one reads {version}): "
+            "upgrade undertow."
+        )
+    if type(found) is not int or found != version:
+        raise FormatError(
+            f"{path} has format version {short(found)}, this undertow reads version {version}: write it again."
+        )
+    check_seal(path / MANIFEST, manifest)
+    check_fields(path / MANIFEST, manifest, {"format": str, "version": int, "files": dict, DIGEST: str, **fields})
+    try:
+        check_rule(manifest["tokenizer"])
+    except InputError as e:
+        raise FormatError(f"{path / MANIFEST}: {e}") from None
     return manifest
 
 

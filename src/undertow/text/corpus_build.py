@@ -26,7 +26,7 @@ import numpy as np
 from undertow import progress as progress_
 from undertow.engine import count_workers, map_reduce, open_engine
 from undertow.errors import FormatError, InputError
-from undertow.files import describe_files, exclusive, exists_error, install_directory, write_json
+from undertow.files import describe_files, exclusive, exists_error, install_directory, write_sealed
 from undertow.progress import Progress, ProgressFn
 from undertow.text.corpus import (
     FORMAT,
@@ -166,7 +166,7 @@ def build_corpus(
             "bad_utf8": report.bad_utf8,
             "files": describe_files(ready, [TOKENS, OFFSETS, VOCABULARY]),
         }
-        write_json(ready / MANIFEST, manifest)
+        write_sealed(ready / MANIFEST, manifest)
         install_directory(ready, path, overwrite=overwrite)
         shutil.rmtree(partial, ignore_errors=True)
     return BuildReport(report, len(parts), reused)

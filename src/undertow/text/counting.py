@@ -254,6 +254,9 @@ def add_rows(parts: list[RowsFile], n_words: int) -> Rows:
     while row < n_rows:
         stop = max(row + 1, int(np.searchsorted(total, total[row] + MERGE_ENTRIES, side="right")) - 1)
         pieces = [p.piece(int(b[row]), int(b[stop])) for p, b in zip(parts, bounds, strict=True)]
+        for part, (columns, _) in zip(parts, pieces, strict=True):
+            if int(columns.max(initial=0)) >= n_words:  # the loop below uses columns as indices
+                raise FormatError(f"{part.path}: a column lies outside the vocabulary; remove it and count again.")
         shift = np.concatenate(([0], np.cumsum([len(i) for i, _ in pieces])[:-1]))[:, None] - bounds[:, row : row + 1]
         part_indptr, part_indices, part_data = sum_rows(
             bounds[:, row:stop] + shift,

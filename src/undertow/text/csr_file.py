@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from undertow.errors import FormatError
 
 MAGIC = b"utCSR\x00\x00\x01"
+SCAN = 1 << 20  # entries looked at in one go
 HEADER = 32  # magic, rows, non-zeros, bytes a count: 8 bytes each
 
 
@@ -50,6 +51,26 @@ def write_rows(path: Path, rows: Rows) -> None:
     os.replace(tmp, path)
 
 
+def check_rows(rows: Rows, n_words: int, most: int) -> str | None:
+    """What is wrong with the columns and counts of rows whose bounds are in order; None if nothing is.
+
+    Columns lie below `n_words` and ascend within a row; counts lie between 1 and `most`. In pieces, and vectorised: an
+    entry takes about 2 ns.
+    """
+    for start in range(0, rows.nnz, SCAN):
+        # one entry before the piece too, so that its first column has its neighbour
+        columns = np.asarray(rows.indices[max(start - 1, 0) : start + SCAN])
+        counts = rows.data[start : start + SCAN]
+        if int(columns.max()) >= n_words:
+            return "a column lies outside the vocabulary"
+        if int(counts.min()) < 1 or int(counts.max()) > most:
+            return f"a count is not between 1 and the {most} tokens of the text"
+        falls = np.flatnonzero(columns[1:] <= columns[:-1]) + max(start - 1, 0) + 1
+        if len(falls) and (rows.indptr[np.searchsorted(rows.indptr, falls)] != falls).any():
+            return "the columns of a row are out of order"
+    return None
+
+
 class RowsFile:
     """An open file of rows: its sizes are checked against the header, pieces are read on demand."""
 
@@ -73,7 +94,13 @@ class RowsFile:
         self._dtype = np.dtype("<u4") if self.itemsize == 4 else np.dtype("<i8")
 
     def indptr(self) -> NDArray[np.int64]:
-        return np.fromfile(self.path, dtype="<i8", count=self.n_rows + 1, offset=HEADER)
+        """The bounds of the rows, which never run backwards."""
+        return self._checked(np.fromfile(self.path, dtype="<i8", count=self.n_rows + 1, offset=HEADER))
+
+    def _checked(self, indptr: NDArray[np.int64]) -> NDArray[np.int64]:
+        if indptr[0] != 0 or indptr[-1] != self.nnz or (indptr[1:] < indptr[:-1]).any():
+            raise FormatError(f"{self.path}: the bounds of its rows run backwards or beyond its end; count again.")
+        return indptr
 
     def piece(self, start: int, stop: int) -> tuple[NDArray[np.uint32], NDArray[Any]]:
         """Columns and counts of the entries start..stop-1, read into memory."""
@@ -91,7 +118,7 @@ class RowsFile:
         """The rows as views of the file."""
         whole = np.memmap(self.path, dtype=np.uint8, mode="r")
         return Rows(
-            whole[HEADER : self._indices_at].view("<i8"),
+            self._checked(whole[HEADER : self._indices_at].view("<i8")),
             whole[self._indices_at : self._data_at].view("<u4"),
             whole[self._data_at :].view(self._dtype),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -10,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from undertow.errors import InputError
+from undertow.errors import InputError, short
 
 Time = int | float | str
 """As a fitted model shows it: numbers as they are, dates in ISO form, labels as text."""
 
+LARGEST_TIME = 1e15  # whole numbers up to it, and their distances, are exact
 _WHOLE = re.compile(r"[+-]?\d{1,15}")
 _DATE = re.compile(r"\d{4}-\d{2}(-\d{2})?")
 _DIGITS = re.compile(r"(\d+)")
@@ -23,7 +25,9 @@ _DIGITS = re.compile(r"(\d+)")
 def clean_time(value: Any, place: str) -> Time:
     """One time as it is kept; text that is a whole number becomes one, dates become ISO text."""
     if isinstance(value, bool | np.bool_) or value is None:
-        raise InputError(f"{place}: the time is {value!r}; give a number, a date or a label.")
+        raise InputError(f"{place}: the time is {short(value)}; give a number, a date or a label.")
+    if isinstance(value, int | np.integer | float | np.floating) and abs(value) > LARGEST_TIME:
+        raise InputError(f"{place}: the time is {short(value)}, beyond {LARGEST_TIME:g}; give a smaller number or a date.")
     if isinstance(value, int | np.integer):
         return int(value)
     if isinstance(value, float | np.floating):
@@ -54,15 +58,17 @@ def _days(time: str) -> float | None:
         return None
     try:
         moment = datetime.datetime.fromisoformat(time + "-01" if len(time) == 7 else time)
-    except ValueError:
+        naive = moment.replace(tzinfo=None) - (moment.utcoffset() or datetime.timedelta())
+    except (ValueError, OverflowError):
         return None
-    naive = moment.replace(tzinfo=None) - (moment.utcoffset() or datetime.timedelta())
     return (naive - datetime.datetime(1970, 1, 1)).total_seconds() / 86400
 
 
 def _natural(label: str) -> list[tuple[int, int, str]]:
-    """So that "week 9" comes before "week 10"."""
-    return [(0, int(p), "") if p.isdigit() and p.isascii() else (1, 0, p) for p in _DIGITS.split(label) if p]
+    """So that "week 9" comes before "week 10"; numbers by their length first, as Python reads none of 4300 digits."""
+    parts = [p for p in _DIGITS.split(label) if p]
+    numbers = [p.lstrip("0") if p.isdigit() and p.isascii() else None for p in parts]
+    return [(1, 0, p) if n is None else (0, len(n), n) for p, n in zip(parts, numbers, strict=True)]
 
 
 def order_times(times: Iterable[Time]) -> tuple[list[Time], list[float]]:
@@ -78,7 +84,7 @@ def order_times(times: Iterable[Time]) -> tuple[list[Time], list[float]]:
             next(t for t in distinct if isinstance(t, str)),
             next(t for t in distinct if not isinstance(t, str)),
         )
-        raise InputError(f"Some times are numbers ({number!r}) and some are text ({label!r}): make them all alike.")
+        raise InputError(f"Some times are numbers ({short(number)}) and some are text ({short(label)}): make them all alike.")
     if not any(text):
         ordered: list[Time] = sorted(distinct)
         steps = np.diff(np.array(ordered, dtype=np.float64))
@@ -87,6 +93,9 @@ def order_times(times: Iterable[Time]) -> tuple[list[Time], list[float]]:
     days = {t: _days(str(t)) for t in distinct}
     if all(d is not None for d in days.values()):
         ordered = sorted(distinct, key=lambda t: (days[t], str(t)))
+        for before, after in itertools.pairwise(ordered):
+            if days[before] == days[after]:
+                raise InputError(f"The times {short(before)} and {short(after)} are the same moment: write them alike.")
         return ordered, [0.0, *_scaled(np.diff([days[t] for t in ordered]))]
     return sorted(distinct, key=lambda t: _natural(str(t))), [0.0] + [1.0] * (len(distinct) - 1)
 
@@ -103,6 +112,6 @@ def given_order(times: Sequence[Any], seen: Iterable[Time]) -> tuple[list[Time],
         raise InputError("times: a time is given twice; give each once.")
     for t in seen:
         if t not in set(wanted):
-            raise InputError(f"times: there are events at {t!r}, which is not among the times given; add it.")
+            raise InputError(f"times: there are events at {short(t)}, which is not among the times given; add it.")
     ordered, gaps = order_times(wanted)
     return (ordered, gaps) if ordered == wanted else (wanted, [0.0] + [1.0] * (len(wanted) - 1))

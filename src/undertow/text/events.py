@@ -18,10 +18,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from undertow.errors import InputError
+from undertow.errors import InputError, short
 from undertow.text.event_times import Time, clean_time, given_order, order_times
 
 ROW_KIND, COLUMN_KIND = "row", "column"
+LARGEST_COUNT = 1e15  # whole numbers up to it are exact, and so are sums of a few of them
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,8 +198,8 @@ class EventsBuilder:
             table.sum_duplicates()
             table.eliminate_zeros()
             tables.append(table)
-        if not all(np.isfinite(table.data).all() for table in tables):
-            raise InputError("The sum of some counts is too large for a number: divide them all by something.")
+        if not all((table.data <= LARGEST_COUNT).all() for table in tables):
+            raise InputError(f"The sum of some counts is above {LARGEST_COUNT:g}: divide them all by something.")
         return Events(ordered, gaps, row_names, column_names, tables, kind_names)
 
 
@@ -215,40 +216,37 @@ def _renumber(names: dict[str, int], ordered: list[str]) -> NDArray[np.int64]:
 def clean_name(name: Any, kind: str, place: str) -> str:
     """A name as text; it may hold anything that is text, markup and line ends too."""
     if isinstance(name, bool | np.bool_) or not isinstance(name, str | int | np.integer):
-        raise InputError(f"{place}: the {kind} is {_shown(name)}, and must be a name, as text.")
+        raise InputError(f"{place}: the {kind} is {short(name)}, and must be a name, as text.")
     text = str(name)
     if not text.strip():
         raise InputError(f"{place}: the {kind} has an empty name; give it one or leave the event out.")
     if any("\ud800" <= ch <= "\udfff" for ch in text):
-        raise InputError(f"{place}: the {kind} {text!a} holds half a surrogate pair and is not text.")
+        raise InputError(f"{place}: the {kind} {short(text)} holds half a surrogate pair and is not text.")
     return text
 
 
 def clean_count(count: Any, place: str) -> float:
     if isinstance(count, bool | np.bool_) or not isinstance(count, int | float | np.integer | np.floating | str):
-        raise InputError(f"{place}: the count is {_shown(count)}, and must be a number.")
+        raise InputError(f"{place}: the count is {short(count)}, and must be a number.")
     try:
         number = float(count)
     except (ValueError, OverflowError):
-        raise InputError(f"{place}: the count is {_shown(count)}, and must be a number.") from None
+        raise InputError(f"{place}: the count is {short(count)}, and must be a number.") from None
     if not math.isfinite(number):
         raise InputError(f"{place}: the count is {number}, and must be a finite number.")
     if number < 0:
         raise InputError(f"{place}: the count is {number:g}, and counts cannot be negative.")
+    if number > LARGEST_COUNT:
+        raise InputError(f"{place}: the count is {number:g}, above {LARGEST_COUNT:g}: divide all counts by something.")
     return number
 
 
 def check_kinds(kind_names: Sequence[str]) -> tuple[str, str]:
     if isinstance(kind_names, str) or len(kind_names) != 2 or not all(isinstance(k, str) and k for k in kind_names):
-        raise InputError(f"kind_names={kind_names!r} must be two words, for rows and for columns.")
+        raise InputError(f"kind_names={short(kind_names)} must be two words, for rows and for columns.")
     if kind_names[0] == kind_names[1]:
-        raise InputError(f"kind_names={kind_names!r}: the two kinds need different words.")
+        raise InputError(f"kind_names={short(kind_names)}: the two kinds need different words.")
     return kind_names[0], kind_names[1]
-
-
-def _shown(value: Any) -> str:
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 40 else text[:40] + "…"
 
 
 # --- tables in memory -----------------------------------------------------------------------------------
@@ -265,7 +263,7 @@ def _given_records(X: Any) -> Iterator[Record]:
     for k, event in enumerate(X):
         place = f"event {k}"
         if isinstance(event, str | bytes | dict) or not isinstance(event, Iterable):
-            raise InputError(f"{place}: {_shown(event)} is not a row of (time, row, column, count).")
+            raise InputError(f"{place}: {short(event)} is not a row of (time, row, column, count).")
         parts = tuple(event)
         if len(parts) not in (3, 4):
             raise InputError(f"{place} has {len(parts)} parts; give (time, row, column, count).")

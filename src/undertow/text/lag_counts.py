@@ -20,8 +20,9 @@ from scipy.sparse import csr_array
 
 from undertow import progress as progress_
 from undertow.engine import Engine, Serial, Threads, count_workers
-from undertow.errors import FormatError, InputError
+from undertow.errors import FormatError, InputError, short
 from undertow.files import (
+    Fields,
     check_files,
     describe_files,
     exclusive,
@@ -30,16 +31,23 @@ from undertow.files import (
     read_json,
     temporary_sibling,
     write_json,
+    write_sealed,
 )
 from undertow.progress import Progress, ProgressFn
 from undertow.text import counting
 from undertow.text.corpus import MANIFEST, VOCABULARY, Corpus, read_manifest
-from undertow.text.csr_file import Rows, RowsFile, narrow, write_rows
+from undertow.text.csr_file import Rows, RowsFile, check_rows, narrow, write_rows
 from undertow.text.vocabulary import Vocabulary
 
 FORMAT = "undertow counts"
 VERSION = 1
 PLAN = "count.json"
+
+# what a manifest says beside its format, version, files and digest
+FIELDS: Fields = {
+    "n_tokens": int, "n_words": int, "n_lags": int, "across": bool, "tokenizer": (dict, type(None)), "row_edges": list,
+    "pairs": list, "nnz": list,
+}  # fmt: skip
 
 
 class LagCounts:
@@ -65,6 +73,7 @@ class LagCounts:
         self.path = path
         self._blocks = [list(lag) for lag in blocks]
         self._edges = list(edges)
+        self._checked = [path is None] * len(self._blocks)  # lags whose entries were looked at; our own need not be
 
     @property
     def lags(self) -> int:
@@ -76,7 +85,8 @@ class LagCounts:
 
     def nnz(self, k: int) -> int:
         """Number of different pairs at lag k."""
-        return sum(rows.nnz for rows in self._lag(k))
+        self._check_lag(k)
+        return sum(rows.nnz for rows in self._blocks[k - 1])
 
     def n_pairs(self, k: int) -> int:
         """Number of pairs at lag k."""
@@ -101,9 +111,23 @@ class LagCounts:
         matrix.has_canonical_format = True
         return matrix
 
-    def _lag(self, k: int) -> list[Rows]:
+    def _check_lag(self, k: int) -> None:
         if not 1 <= k <= self.lags:
-            raise InputError(f"Lag {k} was not counted: these counts have lags 1 to {self.lags}.")
+            raise InputError(f"Lag {short(k)} was not counted: these counts have lags 1 to {self.lags}.")
+
+    def _lag(self, k: int) -> list[Rows]:
+        """The rows of a lag: the one way to them, where those of a file are looked at once.
+
+        Compiled loops use the columns as indices and would write anywhere.
+        """
+        self._check_lag(k)
+        if not self._checked[k - 1]:
+            n_words, n_tokens = len(self.vocabulary), self.n_tokens
+            for rows in self._blocks[k - 1]:
+                wrong = check_rows(rows, n_words, n_tokens)
+                if wrong is not None:
+                    raise FormatError(f"{self.path}, lag {k}: {wrong}; count again.")
+            self._checked[k - 1] = True
         return self._blocks[k - 1]
 
     def __repr__(self) -> str:
@@ -193,20 +217,20 @@ class LagCounts:
     def open(cls, path: str | Path, *, verify: bool = True) -> LagCounts:
         """Map a counts directory; `verify=False` skips the hashes."""
         path = Path(path)
-        manifest = read_manifest(path, FORMAT, VERSION, ("n_tokens", "n_words", "n_lags"))
+        manifest = read_counts_manifest(path)
         check_files(path, manifest["files"], hashes=verify)
         vocabulary = Vocabulary.read(path / VOCABULARY)
-        edges, lags = manifest.get("row_edges"), manifest["n_lags"]
+        edges, lags = manifest["row_edges"], manifest["n_lags"]
         damaged = FormatError(f"{path}: the manifest and the files disagree; count again.")
         if (
-            not isinstance(edges, list)
-            or any(type(e) is not int for e in edges)
+            any(type(e) is not int for e in edges)
             or sorted(set(edges)) != edges
             or edges[:1] != [0]
             or edges[-1] != len(vocabulary)
             or len(vocabulary) != manifest["n_words"]
-            or not isinstance(manifest.get("across"), bool)
-            or not isinstance(manifest.get("tokenizer"), dict | None)
+            or int(vocabulary.counts.sum()) != manifest["n_tokens"]
+            or not 1 <= lags <= counting.MAX_LAGS
+            or len(manifest["files"]) != 1 + lags * (len(edges) - 1)
         ):
             raise damaged
         blocks: list[list[Rows]] = []
@@ -217,11 +241,21 @@ class LagCounts:
                 if name not in manifest["files"]:
                     raise damaged
                 file = RowsFile(path / name)
-                rows = file.map()
-                if file.n_rows != edges[b + 1] - edges[b] or rows.indptr[-1] != file.nnz:
+                if file.n_rows != edges[b + 1] - edges[b]:
                     raise damaged
-                blocks[-1].append(rows)
-        return cls(vocabulary, blocks, edges, across=manifest["across"], tokenizer=manifest.get("tokenizer"), path=path)
+                blocks[-1].append(file.map())
+        if manifest["nnz"] != [sum(rows.nnz for rows in lag) for lag in blocks]:
+            raise damaged
+        return cls(vocabulary, blocks, edges, across=manifest["across"], tokenizer=manifest["tokenizer"], path=path)
+
+
+def read_counts_manifest(path: Path) -> dict[str, Any]:
+    """The manifest of a counts directory, checked by itself."""
+    manifest = read_manifest(path, FORMAT, VERSION, FIELDS)
+    for name in ("pairs", "nnz"):
+        if len(manifest[name]) != manifest["n_lags"] or any(type(n) is not int or n < 0 for n in manifest[name]):
+            raise FormatError(f"{path / MANIFEST}: {name} is not a number for each lag; count again.")
+    return manifest
 
 
 def _check_addable(parts: Sequence[LagCounts]) -> tuple[Vocabulary, list[int]]:
@@ -303,7 +337,7 @@ def _finish(
         files = [RowsFile(directory / name) for name in lag]
         pairs.append(sum(f.total() for f in files))
         nnz.append(sum(f.nnz for f in files))
-    write_json(
+    write_sealed(
         directory / MANIFEST,
         {
             "format": FORMAT,

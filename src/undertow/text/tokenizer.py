@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from undertow.errors import InputError
+from undertow.errors import InputError, short
 from undertow.text.vocabulary import check_word
 
 ABBREVIATIONS = tuple(
@@ -43,6 +43,8 @@ ABBREVIATIONS = tuple(
 NUMERIC_ABBREVIATIONS = tuple(
     "no nos p pp vol vols ch art sec sect para eq eqs ref refs ex col jun jul mar sep".split()
 )
+
+RULE_VERSION = 1  # raised when the same options cut text otherwise
 
 TokenFn = Callable[[str], Iterable[Any]]
 
@@ -75,11 +77,13 @@ class Tokenizer:
         }
         for name, values in allowed.items():
             if getattr(self, name) not in values:
-                raise InputError(f"Tokenizer {name}={getattr(self, name)!r} must be one of {', '.join(values)}.")
+                raise InputError(f"Tokenizer {name}={short(getattr(self, name))} must be one of {', '.join(values)}.")
+        if not isinstance(self.lower, bool):
+            raise InputError(f"Tokenizer lower={short(self.lower)} must be True or False.")
 
     def describe(self) -> dict[str, Any]:
         """For a manifest: what it takes to repeat the tokenisation."""
-        return {**asdict(self), "version": 1}
+        return {**asdict(self), "version": RULE_VERSION}
 
     def tokenise(self, data: bytes, *, tokenised: bool = False, keep_empty: bool = False) -> TokenisedText:
         """Tokenise valid UTF-8; `tokenised` text is taken by the spaces rule whatever the rule is."""
@@ -141,6 +145,27 @@ class CallableTokenizer:
         return [produced] if produced and isinstance(produced[0], str) else produced
 
 
+def check_rule(described: Any) -> None:
+    """Raise InputError unless this is what `describe` of a tokenizer gave, or None for text of which no rule is known.
+
+    A rule with a misspelt option would be read as the rule without it, and every word of a text looked up wrongly.
+    """
+    if described is None:
+        return
+    if isinstance(described, dict) and described.get("rule") == "callable":
+        if set(described) == {"rule", "name"} and isinstance(described["name"], str):
+            return
+    elif isinstance(described, dict):
+        options = {name: value for name, value in described.items() if name != "version"}
+        version = described.get("version")
+        if type(version) is int and version > RULE_VERSION:
+            raise InputError(f"The text was cut by version {short(version)} of the rule: upgrade undertow.")
+        if version == RULE_VERSION and type(version) is int and set(options) == set(asdict(Tokenizer())):
+            Tokenizer(**options)
+            return
+    raise InputError(f"The tokenizer's rule {short(described, 200)} is none that undertow writes.")
+
+
 def number_sentences(sentences: Any) -> TokenisedText:
     """Token lists to numbered tokens, with each new word checked once; empty sentences are dropped."""
     types: dict[str, int] = {}
@@ -175,7 +200,7 @@ def checked_sentences(X: Any) -> Iterator[list[str]]:
     for i, sentence in enumerate(X):
         if isinstance(sentence, str | bytes):
             raise InputError(
-                f"Sentence {i} is a string, {_short(sentence)}, not a list of tokens: "
+                f"Sentence {i} is a string, {short(sentence)}, not a list of tokens: "
                 "split it first, for example with .split() or undertow's tokenizer."
             )
         if isinstance(sentence, Mapping | Set) or not isinstance(sentence, Iterable):
@@ -186,16 +211,10 @@ def checked_sentences(X: Any) -> Iterator[list[str]]:
         for token in tokens:
             if not isinstance(token, str):
                 raise InputError(
-                    f"Sentence {i} has the token {_short(token)} of type {type(token).__name__}: "
+                    f"Sentence {i} has the token {short(token)} of type {type(token).__name__}: "
                     "every token must be a string."
                 )
         yield tokens
-
-
-def _short(value: object) -> str:
-    """A value's repr, cut so that an error stays one sentence."""
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 40 else text[:37] + "..."
 
 
 def _number(out: NDArray[np.uint8], bounds: NDArray[np.int64], lengths: NDArray[np.int64]) -> TokenisedText:

@@ -11,14 +11,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from undertow.errors import InputError
+from undertow.errors import InputError, short
 from undertow.models.base import Estimator, SavedState, TensorSpec
 from undertow.results.tagging import kept
 from undertow.results.tagging.representation import ADAPTERS, ModelFeatures, Representation, as_representations
 from undertow.results.tagging.scores import Report, accuracy_by_group, span_scores, token_accuracy
-from undertow.results.tagging.spans import scheme_of
+from undertow.results.tagging.spans import SCHEMES, scheme_of
 from undertow.text.corpus import Corpus
-from undertow.text.tokenizer import checked_sentences
+from undertow.text.tokenizer import check_rule, checked_sentences
 from undertow.text.vocabulary import Vocabulary, check_word
 
 BATCH_TOKENS = 1 << 13  # features of so many tokens are held as Python objects at a time
@@ -130,14 +130,23 @@ class Tagger(Estimator):
         records = state.fitted["models"]
         return {k: t for i, r in enumerate(records) for k, t in kept.packed_spec(r, _prefix(i)).items()}
 
+    @classmethod
+    def _check_values(cls, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
+        labels = state.fitted["labels"]
+        if not labels or not all(isinstance(x, str) for x in labels) or labels != sorted(set(labels)):
+            raise InputError("the labels are not a sorted list of strings.")
+        for label in labels:
+            check_word(label, "label")
+        if state.fitted["scheme"] not in (None, *SCHEMES):
+            raise InputError(f"the scheme {short(state.fitted['scheme'])} of the tags is unknown.")
+        check_rule(state.fitted["tokenizer"])
+
     def _restore_common(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
         fitted = state.fitted
         models = [kept.unpack(r, tensors, _prefix(i)) for i, r in enumerate(fitted["models"])]
         restored: list[Representation] = [
             ADAPTERS[f["adapter"]](models[f["model"]], **f["options"]) for f in fitted["features"]
         ]
-        if not all(isinstance(x, str) for x in fitted["labels"]) or fitted["labels"] != sorted(set(fitted["labels"])):
-            raise InputError("The labels are not a sorted list of strings.")
         self.labels_ = fitted["labels"]
         self.scheme_ = fitted["scheme"]
         self.tokenizer_ = fitted["tokenizer"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -22,6 +21,7 @@ from undertow.results.tagging.base import (
     checked_words,
     token_batches,
 )
+from undertow.results.tagging.crf_file import check_model_bytes
 from undertow.results.tagging.representation import Features, Representation
 from undertow.results.tagging.word_features import WordFeatures
 
@@ -149,7 +149,6 @@ class CRFTagger(Tagger):
     # --- saving -----------------------------------------------------------------------------------------
 
     def _open_blob(self, blob: bytes) -> None:
-        check_model_bytes(blob)
         tagger = _crfsuite().Tagger()
         tagger.open_inmemory(blob)
         self._tagger = tagger
@@ -165,11 +164,19 @@ class CRFTagger(Tagger):
     def _tensors(self) -> dict[str, npt.NDArray[Any]]:
         return {"crfsuite": np.frombuffer(self._blob, dtype=np.uint8), **self._kept_tensors()}
 
+    @classmethod
+    def _check_values(cls, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
+        super()._check_values(tensors, state)
+        check_model_bytes(tensors["crfsuite"].tobytes(), len(state.fitted["labels"]))
+
     def _restore(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
         self._restore_common(tensors, state)
         self._open_blob(tensors["crfsuite"].tobytes())
         if sorted(self._tagger.labels()) != self.labels_:
             raise FormatError("CRFsuite's model has other labels than the tagger.")
+        self._tagger.tag([["bias"]])
+        for label in self.labels_:  # it raises for a label whose name does not lead to its number
+            self._tagger.marginal(label, 0)
 
 
 def _crfsuite() -> Any:
@@ -221,16 +228,3 @@ def add_window(items: list[dict[str, float]], name: str, window: int, values: li
             if 0 <= i + offset < len(items):
                 for key, value in values[i + offset].items():
                     item[prefix + key] = value
-
-
-_HEADER = struct.Struct("<4sI4sI3I5I")  # magic, size, type, version, three counts, five offsets
-
-
-def check_model_bytes(blob: bytes) -> None:
-    """Refuse what is no whole model of CRFsuite, which itself would read on beyond the end."""
-    if len(blob) >= _HEADER.size:
-        magic, size, kind, _, *rest = _HEADER.unpack_from(blob)
-        offsets = rest[3:]
-        if magic == b"lCRF" and kind == b"FOMC" and size == len(blob) and all(48 <= at < size for at in offsets):
-            return
-    raise FormatError("The CRFsuite model inside is not whole.")

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from undertow.errors import FormatError
 from undertow.models.base import Estimator, SavedState, TensorSpec
-from undertow.storage import checked_tensors, find_class, json_value, saved_params
+from undertow.storage import checked_tensors, find_class, json_value, restore, saved_params
 from undertow.text.vocabulary import Vocabulary
 
 WORDS = "vocabulary"
@@ -62,8 +62,7 @@ def unpack(record: Mapping[str, Any], tensors: Mapping[str, npt.NDArray[Any]], p
         model.vocabulary_ = Vocabulary.from_bytes(own.pop(WORDS).tobytes(), Path(WORDS))
         if len(model.vocabulary_) != state.n_words:
             raise FormatError(f"It has {len(model.vocabulary_)} words, not {state.n_words}.")
-    model._restore(own, state)
-    model.history_ = [float(x) for x in record["history"]]
+    restore(model, own, state, record["history"])
     return model
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from undertow.engine.blas import one_blas_thread
-from undertow.errors import InputError
+from undertow.errors import InputError, short
 from undertow.models.base import (
     InterruptedFitWarning,
     SavedState,
@@ -34,6 +34,8 @@ from undertow.results.tagging.network import Network
 from undertow.results.tagging.representation import Representation
 
 Matrix = npt.NDArray[np.float32]
+
+LARGEST_WEIGHT = 1e9  # products of two still lie far within float32
 
 
 class LocalTagger(Tagger):
@@ -224,6 +226,14 @@ class LocalTagger(Tagger):
 
     def _tensors(self) -> dict[str, npt.NDArray[Any]]:
         return {**self.network_._asdict(), **self._kept_tensors()}
+
+    @classmethod
+    def _check_values(cls, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
+        super()._check_values(tensors, state)
+        if not 0 < state.fitted["scale"] <= 1e9:
+            raise InputError(f"the scale {short(state.fitted['scale'])} of the vectors is not positive.")
+        if not all(np.abs(tensors[name]).max(initial=0.0) <= LARGEST_WEIGHT for name in Network._fields):
+            raise InputError("a weight of the network is larger than any that training leaves.")
 
     def _restore(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
         self._restore_common(tensors, state)
