@@ -234,11 +234,21 @@ def _is_finite_json(value: Any) -> bool:
     return True
 
 
+def classes() -> dict[str, type[Estimator]]:
+    """Every kind that can be loaded here, with its class."""
+    return {kind: _class_of(kind) for kind in _MODULES} | _REGISTERED
+
+
+def _class_of(kind: str) -> type[Estimator]:
+    module, _, name = _MODULES[kind].partition(":")
+    model_class: type[Estimator] = getattr(importlib.import_module(module), name)
+    return model_class
+
+
 def find_class(path: Path, kind: str, version: int) -> type[Estimator]:
     model_class = _REGISTERED.get(kind)
     if model_class is None and kind in _MODULES:
-        module, _, name = _MODULES[kind].partition(":")
-        model_class = getattr(importlib.import_module(module), name)
+        model_class = _class_of(kind)
     if model_class is None:
         raise FormatError(
             f"{path} is of a model of the kind {short(kind)}, which this undertow does not know: "

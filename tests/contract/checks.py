@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import json
 import math
 import pickle
 import random
@@ -163,6 +162,28 @@ def check_parameters_must_be_finite(case: Case) -> None:
             for bad in (math.nan, np.float32("nan")):
                 with refuses(f"fit with {name}={bad}"):
                     case.make(**{name: bad}).fit(case.data)
+
+
+NONSENSE: list[Any] = ["x", None, -1, 0, 1e300, math.nan, math.inf, [], 2**70, True, "y" * 10_000]
+
+
+@check()
+def check_nonsense_parameters(case: Case) -> None:
+    """Whatever a parameter is given, fit works or says in a sentence that it does not."""
+    for name in type(case.make()).param_defaults():
+        for value in NONSENSE:
+            what = f"fit with {name}={str(value)[:20]}"
+            model = case.make(**{name: value})
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # an odd parameter may be worth a warning
+                try:
+                    model.fit(case.data)
+                except UndertowError as e:
+                    sentence = str(e)
+                    assert sentence.endswith(".") and "\n" not in sentence, f"{what}: not one sentence: {sentence!r}"
+                    assert len(sentence) <= 500, f"{what}: a message of {len(sentence)} characters"
+                except Exception as e:
+                    raise AssertionError(f"{what}: raised {type(e).__name__}: {e}") from e
 
 
 # --- fit ------------------------------------------------------------------------------------------------

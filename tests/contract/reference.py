@@ -27,7 +27,9 @@ from undertow.models.base import (
     TrainingEvent,
     as_corpus,
     check_callbacks,
+    check_number,
     check_random_state,
+    check_whole,
     encode_sentences,
 )
 from undertow.storage import register
@@ -78,10 +80,8 @@ class DeletedInterpolation(Estimator):
 
     def _check_params(self) -> None:
         super()._check_params()
-        if not isinstance(self.n_iter, int) or self.n_iter < 1:
-            raise InputError(f"n_iter={self.n_iter!r} must be a whole number of at least 1.")
-        if not isinstance(self.smoothing, float | int) or self.smoothing <= 0:
-            raise InputError(f"smoothing={self.smoothing!r} must be a number above 0.")
+        check_whole("DeletedInterpolation", "n_iter", self.n_iter, 1)
+        check_number("DeletedInterpolation", "smoothing", self.smoothing, 1e-9, 1e9)
         check_random_state(self.random_state)
 
     def fit(self, X: Any, y: Any = None) -> Self:

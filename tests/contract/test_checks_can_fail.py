@@ -21,6 +21,7 @@ import pytest
 from contract import checks
 from contract.cases import OTHER_SENTENCES, SENTENCES, Case, small
 from contract.reference import DeletedInterpolation
+from undertow.errors import InputError
 from undertow.models.base import InterruptedFitWarning, check_random_state
 from undertow.storage import load_model, register
 from undertow.text.corpus import Corpus
@@ -335,7 +336,7 @@ class NotFinite(DeletedInterpolation):
         return self
 
 
-@breaks("save_and_load")
+@breaks("save_and_load", "never_unpickles")  # it cannot be loaded at all
 class ForgetsScalar(DeletedInterpolation):
     def _restore(self, tensors: Mapping[str, Any], state: Any) -> None:
         super()._restore(tensors, state)
@@ -380,6 +381,26 @@ class NoTags(DeletedInterpolation):
     @property
     def __sklearn_tags__(self) -> Any:  # type: ignore[override]
         raise AttributeError("__sklearn_tags__")
+
+
+@breaks("nonsense_parameters")
+class TrustsItsCaller(DeletedInterpolation):
+    """A foreign exception from a parameter that nobody looked at."""
+
+    def _check_params(self) -> None:
+        if isinstance(self.smoothing, str):
+            raise TypeError("can only concatenate str")
+        super()._check_params()
+
+
+@breaks("nonsense_parameters")
+class EchoesEverything(DeletedInterpolation):
+    def _check_params(self) -> None:
+        if isinstance(self.n_iter, str):
+            error = InputError()
+            error.args = (f"n_iter={self.n_iter} must be a number.",)  # around what keeps messages short
+            raise error
+        super()._check_params()
 
 
 def failing_checks(case: Case) -> set[str]:

@@ -13,7 +13,7 @@ import click
 from undertow import __version__
 from undertow.cli.common import plain_warnings
 from undertow.cli.lazy import LazyGroup
-from undertow.errors import UndertowError
+from undertow.errors import LONGEST, UndertowError, cut
 
 # verb -> (module, one line for --help); the line stands here so that --help imports no module
 VERBS = {
@@ -54,6 +54,7 @@ def main(args: Sequence[str] | None = None) -> None:
     except click.exceptions.Exit as e:
         sys.exit(e.exit_code)
     except click.UsageError as e:
+        e.message = cut(e.message, LONGEST)
         e.show()
         sys.exit(2)
     except click.ClickException as e:
@@ -82,7 +83,7 @@ def _one_line(e: object) -> str:
 
 
 def _fail(sentence: str) -> Any:
-    click.echo(f"undertow: {_one_line(sentence)}", err=True)
+    click.echo(f"undertow: {cut(_one_line(sentence), LONGEST)}", err=True)
     sys.exit(1)
 
 

@@ -14,5 +14,16 @@ def open_model(path: str, *abilities: str) -> Any:
     model = load_model(path)
     for ability in abilities:
         if not hasattr(type(model), ability):
-            raise InputError(f"{path} is a model of the kind {model.kind!r}, which has no {ability.replace('_', ' ')}.")
+            able = ", ".join(kinds_with(ability))
+            raise InputError(
+                f"{path} is a model of the kind {model.kind!r}, which has no {ability.replace('_', ' ')}: give one of "
+                f"the kind {able}."
+            )
     return model
+
+
+def kinds_with(ability: str) -> list[str]:
+    """The kinds of models that have a method."""
+    from undertow.storage import classes
+
+    return sorted(kind for kind, model_class in classes().items() if hasattr(model_class, ability))

@@ -25,7 +25,7 @@ def command(model: str, inputs: tuple[str, ...], as_json: bool, **given: Any) ->
     from undertow.cli.embed import sentence_batches
     from undertow.cli.model import open_model
 
-    opened = open_model(model, "score")
+    opened = open_model(model, "perplexity")
     given = as_the_model(given, opened)
     vocabulary = opened.vocabulary_
     end = [] if vocabulary.boundary is None else [vocabulary.boundary]

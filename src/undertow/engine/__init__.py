@@ -15,7 +15,7 @@ from undertow.engine.base import Engine, available_cores
 from undertow.engine.dask_cluster import DaskCluster
 from undertow.engine.local import Serial, Threads
 from undertow.engine.processes import Processes
-from undertow.errors import InputError
+from undertow.errors import InputError, short
 
 __all__ = [
     "DaskCluster",
@@ -27,6 +27,8 @@ __all__ = [
     "map_reduce",
     "open_engine",
 ]
+
+MOST_WORKERS = 10_000
 
 A = TypeVar("A")
 S = TypeVar("S")
@@ -66,8 +68,10 @@ def count_workers(n_jobs: int | None) -> int:
         n = 1 if n_jobs is None else index(n_jobs)
     except TypeError:
         n = 0
-    if n < -1 or n == 0:
-        raise InputError(f"n_jobs must be a positive number, or -1 for all cores, not {n_jobs!r}.")
+    if n < -1 or n == 0 or n > MOST_WORKERS:
+        raise InputError(
+            f"n_jobs must be a positive number up to {MOST_WORKERS:,}, or -1 for all cores, not {short(n_jobs)}."
+        )
     return available_cores() if n == -1 else n
 
 

@@ -55,7 +55,10 @@ def check_params(p: FactorialParams) -> None:
     """Raise InputError unless initial and transition are distributions and theta is as `bounded` leaves it."""
     check_rows(p.initial, "initial distribution of the layers")
     check_rows(p.transition.reshape(-1, p.n_states), "transition of the layers")
-    if not np.abs(p.theta).max() <= LARGEST_THETA or not np.ptp(p.theta, axis=2).max() <= 1.001 * LOG_RANGE / p.n_layers:
+    if (
+        not np.abs(p.theta).max() <= LARGEST_THETA
+        or not np.ptp(p.theta, axis=2).max() <= 1.001 * LOG_RANGE / p.n_layers
+    ):
         raise InputError("the weights of the words are further apart than any fit leaves them.")
 
 

@@ -24,12 +24,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from undertow.errors import InputError, NotFittedError
+from undertow.errors import InputError, NotFittedError, short
 from undertow.text.corpus import Corpus
 from undertow.text.tokenizer import checked_sentences
 from undertow.text.vocabulary import Vocabulary
 
 Sentences = Corpus | Iterable[Sequence[str]]
+
+MOST = 10**9  # a whole number above this is a slip: no loop over it ends and no array of it fits
 
 
 class TrainingEvent(NamedTuple):
@@ -46,6 +48,10 @@ Callback = Callable[[TrainingEvent], object]
 
 class InterruptedFitWarning(UserWarning):
     """Ctrl-C ended a fit early; the model holds the last finished iteration."""
+
+
+class CostWarning(UserWarning):
+    """What was asked for takes far more memory or time than is usual; the message estimates them."""
 
 
 class TensorSpec(NamedTuple):
@@ -98,7 +104,9 @@ class Estimator(abc.ABC):
         known = self.param_defaults()
         for name in params:
             if name not in known:
-                raise InputError(f"{type(self).__name__} has no parameter {name!r}: choose among {', '.join(known)}.")
+                raise InputError(
+                    f"{type(self).__name__} has no parameter {short(name)}: choose among {', '.join(known)}."
+                )
         for name, value in params.items():
             setattr(self, name, value)
         return self
@@ -196,6 +204,36 @@ class Estimator(abc.ABC):
         """
 
 
+def check_whole(who: str, name: str, value: Any, low: int, high: int = MOST) -> None:
+    """Refuse what is no whole number from `low` to `high`; True is none, NumPy's integers are."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) or value < low:
+        raise InputError(f"{who}: {name}={short(value)} must be a whole number, at least {low}.")
+    if value > high:
+        raise InputError(f"{who}: {name}={short(value)} must be a whole number, at most {high:,}.")
+
+
+def is_number(value: Any) -> bool:
+    """An integer or a float of Python or NumPy; True is none."""
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool | np.bool_)
+
+
+def check_number(who: str, name: str, value: Any, low: float, high: float) -> None:
+    """Refuse what is no number from `low` to `high`."""
+    if not is_number(value) or not low <= value <= high:
+        raise InputError(f"{who}: {name}={short(value)} must be a number from {low:g} to {high:g}.")
+
+
+def check_choice(who: str, name: str, value: Any, allowed: Iterable[str]) -> None:
+    words = tuple(allowed)
+    if not isinstance(value, str) or value not in words:
+        raise InputError(f"{who}: {name}={short(value)} must be one of {', '.join(words)}.")
+
+
+def check_flag(who: str, name: str, value: Any) -> None:
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{who}: {name}={short(value)} must be True or False.")
+
+
 def check_random_state(random_state: Any) -> np.random.Generator:
     """A generator from None (fresh entropy), an integer seed, or a Generator, which is used as it is."""
     if isinstance(random_state, np.random.Generator):
@@ -203,7 +241,7 @@ def check_random_state(random_state: Any) -> np.random.Generator:
     is_seed = isinstance(random_state, int | np.integer) and not isinstance(random_state, bool)
     if random_state is not None and not (is_seed and random_state >= 0):
         raise InputError(
-            f"random_state={random_state!r} is no source of randomness: give a non-negative integer, "
+            f"random_state={short(random_state)} is no source of randomness: give a non-negative integer, "
             "a numpy.random.Generator, or None."
         )
     return np.random.default_rng(random_state)
@@ -214,7 +252,7 @@ def check_callbacks(callbacks: Any) -> tuple[Callback, ...]:
     if callbacks is None:
         return ()
     if not isinstance(callbacks, list | tuple) or not all(callable(fn) for fn in callbacks):
-        raise InputError(f"callbacks={callbacks!r} is not a list of functions: give a list, such as [print].")
+        raise InputError(f"callbacks={short(callbacks)} is not a list of functions: give a list, such as [print].")
     return tuple(callbacks)
 
 

@@ -22,7 +22,12 @@ from undertow.models.base import (
     InterruptedFitWarning,
     TrainingEvent,
     check_callbacks,
+    check_choice,
+    check_flag,
+    check_number,
     check_random_state,
+    check_whole,
+    is_number,
 )
 from undertow.models.dynamic_filter import (
     LEAST_VARIANCE,
@@ -123,24 +128,20 @@ class DynamicEmbedding(ForecastingMap, ShownMap):
 
     def _check_params(self) -> None:
         super()._check_params()
-        for name, low in {"dim": 1, "n_iter": 1}.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
-                raise InputError(f"DynamicEmbedding: {name}={value!r} must be a whole number, at least {low}.")
+        check_whole("DynamicEmbedding", "dim", self.dim, 1, 1000)
+        check_whole("DynamicEmbedding", "n_iter", self.n_iter, 1)
         for name, choices in {
             "covariance": ("auto", "full", "blocks"),
             "observation": ("fisher", "taylor"),
             "inference": ("path", "filter"),
             "purpose": ("auto", "look", "predict"),
         }.items():
-            if getattr(self, name) not in choices:
-                raise InputError(
-                    f"DynamicEmbedding: {name}={getattr(self, name)!r} must be {' or '.join(map(str, choices))}."
-                )
-        for name in ("tempering", "burstiness", "tol"):
+            check_choice("DynamicEmbedding", name, getattr(self, name), choices)
+        for name, low in {"tempering": 1e-9, "burstiness": 0, "tol": 1e-15}.items():
             value = getattr(self, name)
-            if value is not None and (not _is_number(value) or value < 0 or (value == 0 and name != "burstiness")):
-                raise InputError(f"DynamicEmbedding: {name}={value!r} must be a positive number.")
+            if value is not None or name == "tol":
+                check_number("DynamicEmbedding", name, value, low, 1e9)
+        check_flag("DynamicEmbedding", "verbose", self.verbose)
         _drift_pair(self.drift)
         count_workers(self.n_jobs)
 
@@ -188,7 +189,11 @@ class DynamicEmbedding(ForecastingMap, ShownMap):
             if latest is None or not history:
                 raise
             whole = False
-        assert latest is not None
+        if latest is None or not np.isfinite(history).all():
+            raise InputError(
+                "DynamicEmbedding: the evidence is not finite: the counts, the times or the drift are too large or too "
+                "unequal; rescale them."
+            )
         widen = self._dispersion(problem, latest, settings) if look else 1.0
         try:
             if look and whole:  # its drift is known only now
@@ -369,15 +374,11 @@ class DynamicEmbedding(ForecastingMap, ShownMap):
 # --- small parts ----------------------------------------------------------------------------------------
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-
-
 def _drift_pair(drift: Any) -> tuple[float, float] | None:
     if drift is None:
         return None
-    pair = (drift, drift) if _is_number(drift) else tuple(drift) if isinstance(drift, list | tuple) else ()
-    if len(pair) != 2 or not all(_is_number(v) and 0 <= v <= LARGEST_DRIFT for v in pair):
+    pair = (drift, drift) if is_number(drift) else tuple(drift) if isinstance(drift, list | tuple) else ()
+    if len(pair) != 2 or not all(is_number(v) and 0 <= v <= LARGEST_DRIFT for v in pair):
         raise InputError(
             f"DynamicEmbedding: drift={short(drift)} must be a variance up to {LARGEST_DRIFT:g}, a pair (rows, columns) "
             "of them, or None."

@@ -18,7 +18,7 @@ from undertow.text.events import LARGEST_COUNT, Events, check_kinds
 
 Array = npt.NDArray[np.float64]
 
-LARGEST_DRIFT = 1e12  # variance of a step: a map a million wide, crossed at every step
+LARGEST_DRIFT = 1e6  # variance of a step: a map is a few units wide
 ROUNDING = 1e-8  # share of the largest variance by which an eigenvalue may come out negative
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg
 
+from undertow.errors import InputError
 from undertow.kernels.cooccurrence_field import Table, field_sums
 from undertow.models.dynamic_filter import Array, Belief, Settings, condition, update_variance
 
@@ -60,6 +61,9 @@ class Dispersion(NamedTuple):
         return self.squares / self.mu
 
 
+LEAST_MEETING = 1e-100  # Z, the chance that any pair meets: its square must still be a number
+
+
 def dispersion(tables: list[Table | None], means: Array) -> Dispersion:
     """How far counts are from what positions (T, n, d) expect, without a table of all pairs."""
     total = Dispersion(0.0, 0.0)
@@ -68,6 +72,11 @@ def dispersion(tables: list[Table | None], means: Array) -> Dispersion:
             continue
         X, Y = x[table.rows], x[table.columns]
         Z = field_sums(X, Y, table.p_rows, table.p_columns).Z
+        if not Z > LEAST_MEETING:
+            raise InputError(
+                "DynamicEmbedding: the entities fly so far apart that no two would ever meet: give a smaller drift, or "
+                "drift=None."
+            )
         # Σ (p̄_i p̄_j g)² is the same sum with p̄² and distances stretched by √2
         root = np.sqrt(2.0)
         squares = field_sums(root * X, root * Y, table.p_rows**2, table.p_columns**2).Z

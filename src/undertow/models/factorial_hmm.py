@@ -19,19 +19,29 @@ from undertow.errors import InputError
 from undertow.kernels.factorial import FactorialParams
 from undertow.kernels.factorial_variational import BOUNDS
 from undertow.models.base import (
+    MOST,
+    CostWarning,
     InterruptedFitWarning,
     TrainingEvent,
     as_corpus,
     check_callbacks,
+    check_choice,
+    check_number,
     check_random_state,
+    check_whole,
 )
-from undertow.models.factorial_answers import FactorialAnswers, Text, WordWeight
+from undertow.models.factorial_answers import EXACT_FIT, FactorialAnswers, Text, WordWeight
 from undertow.models.factorial_init import INITS, cluster_start, random_start
 from undertow.models.factorial_learning import Learning, held_out, passes
 from undertow.models.validation import check_share, split_text
 from undertow.text.corpus import Corpus
 
 MOST_JOINT = 4_000_000  # joint states of which a table can be held
+# Exact inference, measured at 8, 10 and 11 layers of 3 states and 6 of 6: scratch of a worker, and processor time of a
+# token, a joint state, a layer and a state of it
+BYTES_A_JOINT_STATE = 1_700
+NS_A_STEP = 0.7
+WORTH_A_WARNING = (1 << 29, 0.05)  # bytes, hours
 
 
 class FactorialHMM(FactorialAnswers):
@@ -90,19 +100,11 @@ class FactorialHMM(FactorialAnswers):
 
     def _check_params(self) -> None:
         super()._check_params()
-        least = {
-            "n_layers": 1,
-            "n_states": 1,
-            "n_iter": 1,
-            "batch_size": 1,
-            "max_sweeps": 1,
-            "m_passes": 1,
-            "verbose": 0,
-        }
-        for name, low in least.items():
-            value = getattr(self, name)
-            if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) or value < low:
-                raise InputError(f"FactorialHMM: {name}={value!r} must be a whole number, at least {low}.")
+        for name, (low, high) in {
+            "n_layers": (1, 64), "n_states": (1, 1_000_000), "n_iter": (1, MOST), "batch_size": (1, MOST),
+            "max_sweeps": (1, MOST), "m_passes": (1, MOST), "verbose": (0, MOST),
+        }.items():  # fmt: skip
+            check_whole("FactorialHMM", name, getattr(self, name), low, high)
         choices = {
             "bound": BOUNDS,
             "inference": ("auto", "exact", "variational"),
@@ -110,12 +112,9 @@ class FactorialHMM(FactorialAnswers):
             "init": INITS,
         }
         for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                raise InputError(f"FactorialHMM: {name}={getattr(self, name)!r} must be one of {', '.join(allowed)}.")
-        for name in ("tol", "smoothing"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not value >= 0:
-                raise InputError(f"FactorialHMM: {name}={value!r} must be a number, at least 0.")
+            check_choice("FactorialHMM", name, getattr(self, name), allowed)
+        check_number("FactorialHMM", "tol", self.tol, 0, 1e9)
+        check_number("FactorialHMM", "smoothing", self.smoothing, 0, 1e9)
         check_share(self.validation, "FactorialHMM")
         count_workers(self.n_jobs)
         how = self._inference()
@@ -142,11 +141,29 @@ class FactorialHMM(FactorialAnswers):
         """
         self._check_params()
         corpus = as_corpus(X)
+        self._warn_of_cost(corpus.n_tokens, engine)
         text, other = split_text(corpus, self.validation, validation)
         rng = check_random_state(self.random_state)
         params, history, scores = self._em(text, other, self._start(text, rng, engine), rng, engine)
         self._finish(params, history, scores, corpus)
         return self
+
+    def _warn_of_cost(self, n_tokens: int, engine: Engine | None) -> None:
+        """Say before the work what exact inference over very many joint states will take."""
+        n_joint, how = self.n_states**self.n_layers, self._inference()
+        if not how.exact or n_joint <= EXACT_FIT:
+            return
+        n_workers = count_workers(self.n_jobs) if engine is None else engine.n_workers
+        n_bytes = n_workers * n_joint * BYTES_A_JOINT_STATE
+        hours = NS_A_STEP * 1e-9 * self.n_layers * self.n_states * n_joint * n_tokens * self.n_iter / n_workers / 3600
+        if n_bytes > WORTH_A_WARNING[0] or hours > WORTH_A_WARNING[1]:
+            warnings.warn(
+                f"Exact inference over {self.n_states}^{self.n_layers} = {n_joint:,} joint states needs about "
+                f"{n_bytes / 2**30:.1f} GB and {hours:.2g} hours for {self.n_iter} passes over {n_tokens:,} tokens: "
+                "take inference='variational', or fewer layers or states.",
+                CostWarning,
+                stacklevel=3,
+            )
 
     def partial_fit(self, X: Text, y: Any = None, *, engine: Engine | None = None) -> Self:
         """`n_iter` more passes, over this text, from the parameters at hand; words that are not known stay unknown."""

@@ -25,7 +25,11 @@ from undertow.models.base import (
     TrainingEvent,
     as_corpus,
     check_callbacks,
+    check_choice,
+    check_flag,
+    check_number,
     check_random_state,
+    check_whole,
     encode_sentences,
 )
 from undertow.models.hmm_init import INITS
@@ -114,8 +118,7 @@ class HMM(Estimator):
             value = getattr(self, name)
             if value is None and name in ("n_blocks", "rank"):
                 continue
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
-                raise InputError(f"HMM: {name}={value!r} must be a whole number, at least {low}.")
+            check_whole("HMM", name, value, low)
         if self.n_blocks is not None and self.n_blocks > self.n_states:
             raise InputError(f"HMM: n_blocks={self.n_blocks} need as many states, and n_states={self.n_states}.")
         if self.rank is not None and self.rank > self.n_states:
@@ -123,14 +126,11 @@ class HMM(Estimator):
         if self.band and (self.rank is None or (self.n_blocks or 1) > 1):
             raise InputError("HMM: a band goes with a rank and without blocks: give rank, and n_blocks=1.")
         for name, allowed in (("init", INITS), ("parameterization", ("table", "neural"))):
-            if getattr(self, name) not in allowed:
-                raise InputError(f"HMM: {name}={getattr(self, name)!r} must be one of {', '.join(allowed)}.")
-        if not (_is_number(self.smoothing) and self.smoothing >= 0):
-            raise InputError(f"HMM: smoothing={self.smoothing!r} must be a number, at least 0.")
+            check_choice("HMM", name, getattr(self, name), allowed)
+        check_number("HMM", "smoothing", self.smoothing, 0, 1e9)
         check_share(self.validation, "HMM")
         for name in ("carry", "warm_start", "verbose"):
-            if not isinstance(getattr(self, name), bool | np.bool_):
-                raise InputError(f"HMM: {name}={getattr(self, name)!r} must be True or False.")
+            check_flag("HMM", name, getattr(self, name))
         count_workers(self.n_jobs)
 
     # --- fitting ----------------------------------------------------------------------------------------
@@ -403,10 +403,6 @@ class HMM(Estimator):
         self.params_ = hmm_storage.restored(tensors, state.fitted["sizes"])
         self.tokenizer_ = state.fitted["tokenizer"]
         self.validation_history_ = [float(x) for x in state.fitted["validation_history"]]
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
 def _neural_fit() -> Any:

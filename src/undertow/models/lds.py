@@ -30,17 +30,23 @@ from undertow.models.asos import (
     reduced_basis,
 )
 from undertow.models.base import (
+    MOST,
     InterruptedFitWarning,
     TrainingEvent,
     as_corpus,
     check_callbacks,
+    check_choice,
+    check_flag,
+    check_number,
     check_random_state,
+    check_whole,
 )
 from undertow.models.lds_answers import LDSAnswers, Neighbor, Recurrence, Transition
 from undertow.models.lds_params import LDSParams, steady_state
 from undertow.models.lds_stream import TokenStream
 from undertow.models.ssid import identify, random_start
 from undertow.text.corpus import Corpus
+from undertow.text.counting import MAX_LAGS
 from undertow.text.lag_counts import LagCounts
 from undertow.text.vocabulary import Vocabulary
 
@@ -93,19 +99,21 @@ class LDS(LDSAnswers):
 
     def _check_params(self) -> None:
         super()._check_params()
-        least = {"n_components": 1, "n_iter": 0, "n_full": 0, "lags": 1, "ssid_lags": 1, "min_count": 0}
-        for name, low in least.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
-                raise InputError(f"LDS: {name}={value!r} must be a whole number, at least {low}.")
-        if self.init not in ("ssid", "random"):
-            raise InputError(f"LDS: init={self.init!r} must be 'ssid' or 'random'.")
+        for name, (low, high) in {
+            "n_components": (1, MOST), "n_iter": (0, MOST), "n_full": (0, MOST), "lags": (1, MAX_LAGS),
+            "ssid_lags": (1, MAX_LAGS), "min_count": (0, MOST),
+        }.items():  # fmt: skip
+            check_whole("LDS", name, getattr(self, name), low, high)
+        check_choice("LDS", "init", self.init, ("ssid", "random"))
+        check_choice("LDS", "noise", self.noise, ("dropout", "uniform"))
+        check_flag("LDS", "update_Q", self.update_Q)
+        check_number("LDS", "basis", self.basis, 1, 1000)
+        if self.kappa is not None:
+            check_number("LDS", "kappa", self.kappa, 0, 1e12)
         if self.init == "ssid" and 2 * self.ssid_lags - 1 > self.lags:
             raise InputError(
                 f"LDS: ssid_lags={self.ssid_lags} needs lags={2 * self.ssid_lags - 1} or more, not {self.lags}."
             )
-        if not self.basis >= 1:
-            raise InputError(f"LDS: basis={self.basis} must be at least 1.")
         count_workers(self.n_jobs)
 
     # --- fitting ----------------------------------------------------------------------------------------

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from undertow.errors import InputError
-from undertow.models.base import encode_sentences
+from undertow.errors import InputError, short
+from undertow.models.base import encode_sentences, is_number
 from undertow.text.corpus import Corpus
 
 
@@ -35,6 +35,5 @@ def part_of(corpus: Corpus, sentences: list[Any]) -> Corpus:
 
 
 def check_share(value: Any, who: str) -> None:
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if value is not None and not (number and 0 < value < 1):
-        raise InputError(f"{who}: validation={value!r} must be a share between 0 and 1, or None.")
+    if value is not None and not (is_number(value) and 0 < value < 1):
+        raise InputError(f"{who}: validation={short(value)} must be a share between 0 and 1, or None.")

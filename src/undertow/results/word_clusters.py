@@ -35,7 +35,10 @@ from undertow.models.base import (
     TrainingEvent,
     as_corpus,
     check_callbacks,
+    check_choice,
+    check_number,
     check_random_state,
+    check_whole,
     encode_sentences,
 )
 from undertow.text.corpus import Corpus
@@ -84,14 +87,10 @@ class WordClusters(Estimator):
 
     def _check_params(self) -> None:
         super()._check_params()
-        for name in ("n_clusters", "n_iter"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-                raise InputError(f"WordClusters: {name}={value!r} must be a whole number, at least 1.")
-        if isinstance(self.min_moved, bool) or not isinstance(self.min_moved, float | int) or self.min_moved < 0:
-            raise InputError(f"WordClusters: min_moved={self.min_moved!r} must be a number, at least 0.")
-        if self.init not in ("frequency", "random"):
-            raise InputError(f"WordClusters: init={self.init!r} must be 'frequency' or 'random'.")
+        check_whole("WordClusters", "n_clusters", self.n_clusters, 1)
+        check_whole("WordClusters", "n_iter", self.n_iter, 1)
+        check_number("WordClusters", "min_moved", self.min_moved, 0, 1)
+        check_choice("WordClusters", "init", self.init, ("frequency", "random"))
         count_workers(self.n_jobs)
         check_random_state(self.random_state)
 

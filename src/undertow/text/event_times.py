@@ -27,7 +27,9 @@ def clean_time(value: Any, place: str) -> Time:
     if isinstance(value, bool | np.bool_) or value is None:
         raise InputError(f"{place}: the time is {short(value)}; give a number, a date or a label.")
     if isinstance(value, int | np.integer | float | np.floating) and abs(value) > LARGEST_TIME:
-        raise InputError(f"{place}: the time is {short(value)}, beyond {LARGEST_TIME:g}; give a smaller number or a date.")
+        raise InputError(
+            f"{place}: the time is {short(value)}, beyond {LARGEST_TIME:g}; give a smaller number or a date."
+        )
     if isinstance(value, int | np.integer):
         return int(value)
     if isinstance(value, float | np.floating):
@@ -84,7 +86,9 @@ def order_times(times: Iterable[Time]) -> tuple[list[Time], list[float]]:
             next(t for t in distinct if isinstance(t, str)),
             next(t for t in distinct if not isinstance(t, str)),
         )
-        raise InputError(f"Some times are numbers ({short(number)}) and some are text ({short(label)}): make them all alike.")
+        raise InputError(
+            f"Some times are numbers ({short(number)}) and some are text ({short(label)}): make them all alike."
+        )
     if not any(text):
         ordered: list[Time] = sorted(distinct)
         steps = np.diff(np.array(ordered, dtype=np.float64))

@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from undertow.errors import FormatError, InputError
+from undertow.errors import FormatError, InputError, short
 from undertow.files import write_bytes
 from undertow.text.word_classes import CLASSES, word_class
 
 UNKNOWN = "<unk>"
 MAX_WORDS = 2**31 - 1
+MAX_TOKENS = 10**18  # of all words together: sums of counts, and of a few such sums, fit 8 bytes
 SMALLEST_WITH_CLASSES = 4 * len(CLASSES)  # in a smaller vocabulary the classes would crowd out the words
 
 
@@ -37,7 +38,7 @@ class Vocabulary:
         n_classes: int = 0,
     ):
         self._words = tuple(words)
-        self._counts = np.array(counts, dtype=np.int64)
+        self._counts = _whole_counts(counts)
         self._counts.flags.writeable = False
         self._boundary = boundary
         self._n_classes = n_classes
@@ -51,12 +52,14 @@ class Vocabulary:
             raise InputError(f"A vocabulary holds at most {MAX_WORDS} words: raise the minimum count.")
         if self._counts.min() < 0:
             raise InputError("A word's count cannot be negative.")
+        if self._counts.sum(dtype=np.float64) > MAX_TOKENS:
+            raise InputError(f"The counts of the words sum to more than {MAX_TOKENS:.0e} tokens: no text is that long.")
         for position, word in enumerate(self._words):
             check_word(word, f"word {position} of the vocabulary")
         self._ids = {word: i for i, word in enumerate(self._words)}
         if len(self._ids) != len(self._words):
             twice = next(w for i, w in enumerate(self._words) if self._ids[w] != i)
-            raise InputError(f"The word {twice!r} stands twice in the vocabulary: give each word once.")
+            raise InputError(f"The word {short(twice)} stands twice in the vocabulary: give each word once.")
 
     @classmethod
     def from_counts(
@@ -78,11 +81,15 @@ class Vocabulary:
         """
         specials = [unknown] if boundary is None else [unknown, boundary]
         if boundary == unknown:
-            raise InputError(f"The boundary and the unknown word are both {unknown!r}: give two names.")
-        if size is not None and size <= len(specials):
-            raise InputError(f"vocab_size={size} leaves no room for a word beside {' and '.join(specials)}.")
-        if min_count < 1:
-            raise InputError(f"min_count={min_count} must be at least 1.")
+            raise InputError(f"The boundary and the unknown word are both {short(unknown)}: give two names.")
+        for word, count in counts.items():
+            if not _is_count(count):
+                raise InputError(f"The count of the word {short(word)} is {short(count)}: give a whole number.")
+        if size is not None and (not _is_count(size) or size <= len(specials)):
+            beside = " and ".join(short(w) for w in specials)
+            raise InputError(f"vocab_size={short(size)} leaves no room for a word beside {beside}.")
+        if not _is_count(min_count) or min_count < 1:
+            raise InputError(f"min_count={short(min_count)} must be a whole number, at least 1.")
         ranked = sorted(
             ((w, int(c)) for w, c in counts.items() if c >= min_count and w not in specials),
             key=lambda item: (-item[1], item[0]),
@@ -249,6 +256,22 @@ class Vocabulary:
             raise FormatError(f"{path}: {e}") from None
 
 
+def _is_count(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _whole_counts(counts: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
+    """The counts as an array of their own; refused are fractions, NaN, and what does not fit 8 bytes."""
+    try:
+        given = np.asarray(counts)
+        whole = np.array(counts, dtype=np.int64)
+        if given.ndim == 1 and (given.dtype.kind in "iu" or not len(given) or (given == whole).all()):
+            return whole
+    except (ValueError, TypeError, OverflowError):
+        pass
+    raise InputError(f"The counts of the words are {short(counts)}: give a whole number below 2^63 for each word.")
+
+
 def _split_classes(
     counts: Mapping[str, int], ranked: list[tuple[str, int]], size: int | None, specials: list[str]
 ) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
@@ -274,12 +297,11 @@ def check_word(word: object, where: str) -> None:
     if not isinstance(word, str):
         raise InputError(f"The {where} is {type(word).__name__}, not a string.")
     if not word or min(word) <= " " or "\x7f" in word:
-        shown = ascii(word if len(word) <= 40 else word[:40] + "…")
         raise InputError(
-            f"The {where} is {shown}: a word cannot be empty or hold spaces, line ends or control characters; "
+            f"The {where} is {short(word)}: a word cannot be empty or hold spaces, line ends or control characters; "
             "join its parts with '_' or split it."
         )
     try:
         word.encode("utf-8")
     except UnicodeEncodeError:
-        raise InputError(f"The {where} is {word!a}: it holds half a surrogate pair and is not text.") from None
+        raise InputError(f"The {where} is {short(word)}: it holds half a surrogate pair and is not text.") from None

@@ -12,7 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from undertow.errors import FormatError, InputError, MissingExtraError
-from undertow.models.base import SavedState, TensorSpec, TrainingEvent, check_callbacks
+from undertow.models.base import (
+    SavedState,
+    TensorSpec,
+    TrainingEvent,
+    check_callbacks,
+    check_choice,
+    check_flag,
+    check_number,
+    check_whole,
+)
 from undertow.results.tagging.base import (
     Tagger,
     check_features,
@@ -68,18 +77,12 @@ class CRFTagger(Tagger):
 
     def _check_params(self) -> None:
         super()._check_params()
-        for name, low, high in (("window", 0, 10), ("n_iter", 1, 100_000)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
-                raise InputError(f"CRFTagger: {name}={value!r} must be a whole number from {low} to {high}.")
-        for name in ("l1", "l2"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-                raise InputError(f"CRFTagger: {name}={value!r} must be a number, at least 0.")
-        if not isinstance(self.lexical, bool):
-            raise InputError(f"CRFTagger: lexical={self.lexical!r} must be True or False.")
-        if self.algorithm not in ALGORITHMS:
-            raise InputError(f"CRFTagger: algorithm={self.algorithm!r} must be one of {', '.join(ALGORITHMS)}.")
+        check_whole("CRFTagger", "window", self.window, 0, 10)
+        check_whole("CRFTagger", "n_iter", self.n_iter, 1, 100_000)
+        check_number("CRFTagger", "l1", self.l1, 0, 1e9)
+        check_number("CRFTagger", "l2", self.l2, 0, 1e9)
+        check_flag("CRFTagger", "lexical", self.lexical)
+        check_choice("CRFTagger", "algorithm", self.algorithm, ALGORITHMS)
 
     def fit(self, X: Any, y: Any) -> Self:
         self._check_params()

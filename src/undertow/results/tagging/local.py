@@ -18,7 +18,9 @@ from undertow.models.base import (
     TensorSpec,
     TrainingEvent,
     check_callbacks,
+    check_number,
     check_random_state,
+    check_whole,
 )
 from undertow.results.tagging import network
 from undertow.results.tagging.base import (
@@ -80,17 +82,9 @@ class LocalTagger(Tagger):
     def _check_params(self) -> None:
         super()._check_params()
         for name in ("n_hidden", "n_iter", "patience", "batch_size"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-                raise InputError(f"LocalTagger: {name}={value!r} must be a whole number, at least 1.")
-        for name, (example, highest) in {
-            "held_out": (0.1, 0.9),
-            "learning_rate": (2e-3, 1.0),
-            "alpha": (1e-6, 1.0),
-        }.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= highest:
-                raise InputError(f"LocalTagger: {name}={value!r} must lie between 0 and {highest}, such as {example}.")
+            check_whole("LocalTagger", name, getattr(self, name), 1)
+        for name, highest in {"held_out": 0.9, "learning_rate": 1.0, "alpha": 1.0}.items():
+            check_number("LocalTagger", name, getattr(self, name), 0, highest)
 
     def fit(self, X: Any, y: Any) -> Self:
         self._check_params()
