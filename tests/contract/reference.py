@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from undertow.errors import InputError
+from undertow.kernels.smoothing import check_rows
 from undertow.models.base import (
     Callback,
     Estimator,
@@ -161,6 +162,11 @@ class DeletedInterpolation(Estimator):
 
     def _fitted_scalars(self) -> dict[str, Any]:
         return {"n_tokens": self.n_tokens_}
+
+    @classmethod
+    def _check_values(cls, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
+        super()._check_values(tensors, state)
+        check_rows(tensors["weights"][None, :], "weights of the predictors")
 
     def _restore(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
         self.weights_, self.unigram_, self.bigram_ = tensors["weights"], tensors["unigram"], tensors["bigram"]

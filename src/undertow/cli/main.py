@@ -54,8 +54,7 @@ def main(args: Sequence[str] | None = None) -> None:
     except click.exceptions.Exit as e:
         sys.exit(e.exit_code)
     except click.UsageError as e:
-        e.message = cut(e.message, LONGEST)
-        e.show()
+        click.UsageError(cut(e.format_message(), LONGEST), ctx=e.ctx).show()
         sys.exit(2)
     except click.ClickException as e:
         _fail(e.format_message())

@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from undertow.errors import InputError, NotFittedError, short
 from undertow.text.corpus import Corpus
-from undertow.text.tokenizer import checked_sentences
+from undertow.text.tokenizer import check_rule, checked_sentences
 from undertow.text.vocabulary import Vocabulary
 
 Sentences = Corpus | Iterable[Sequence[str]]
@@ -193,8 +193,9 @@ class Estimator(abc.ABC):
 
         Called before a model is written and before one is restored: probabilities that do not sum to one, indices out
         of range, covariances that are none. What `_fitted_scalars` gives after `_restore` is compared with the file, so
-        unknown or missing values there need no check.
+        unknown or missing values there need no check; the rule of the text's tokenizer is checked here for all.
         """
+        check_rule(state.fitted.get("tokenizer"))
 
     @abc.abstractmethod
     def _restore(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:

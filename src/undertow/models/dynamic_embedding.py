@@ -380,8 +380,8 @@ def _drift_pair(drift: Any) -> tuple[float, float] | None:
     pair = (drift, drift) if is_number(drift) else tuple(drift) if isinstance(drift, list | tuple) else ()
     if len(pair) != 2 or not all(is_number(v) and 0 <= v <= LARGEST_DRIFT for v in pair):
         raise InputError(
-            f"DynamicEmbedding: drift={short(drift)} must be a variance up to {LARGEST_DRIFT:g}, a pair (rows, columns) "
-            "of them, or None."
+            f"DynamicEmbedding: drift={short(drift)} must be a variance up to {LARGEST_DRIFT:g}, a pair (rows, "
+            "columns) of them, or None."
         )
     return max(float(pair[0]), LEAST_VARIANCE), max(float(pair[1]), LEAST_VARIANCE)
 

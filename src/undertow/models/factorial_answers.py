@@ -16,7 +16,7 @@ from undertow.models.base import Estimator, SavedState, TensorSpec, check_random
 from undertow.models.factorial_em import Inference, Machine
 from undertow.models.factorial_queries import draw_words, filtered_joint, state_shares
 from undertow.text.corpus import Corpus
-from undertow.text.tokenizer import check_rule, checked_sentences
+from undertow.text.tokenizer import checked_sentences
 
 VIEWS = ("posterior", "viterbi")
 EXACT_FIT = 10_000  # joint states up to which `inference="auto"` is exact: there it costs less than variational sweeps
@@ -249,7 +249,7 @@ class FactorialAnswers(Estimator):
 
     @classmethod
     def _check_values(cls, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
-        check_rule(state.fitted["tokenizer"])
+        super()._check_values(tensors, state)
         for name in ("n_layers", "n_states"):
             if state.fitted[name] != state.params[name]:
                 raise InputError(f"it was fitted with {name}={short(state.fitted[name])}, not {state.params[name]}.")

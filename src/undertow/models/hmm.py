@@ -38,7 +38,6 @@ from undertow.models.hmm_start import Start, begin, choose_blocks, resume
 from undertow.models.validation import check_share, split_text
 from undertow.text.corpus import Corpus
 from undertow.text.lag_counts import LagCounts
-from undertow.text.tokenizer import check_rule
 
 VIEWS = ("features", "posterior")
 WIDEST = 512  # a view of features has at most about so many columns
@@ -396,7 +395,7 @@ class HMM(Estimator):
 
     @classmethod
     def _check_values(cls, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
-        check_rule(state.fitted["tokenizer"])
+        super()._check_values(tensors, state)
         hmm_storage.restored(tensors, state.fitted["sizes"]).check()
 
     def _restore(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:

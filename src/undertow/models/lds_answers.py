@@ -26,7 +26,6 @@ from undertow.models.base import Estimator, SavedState, TensorSpec, encode_sente
 from undertow.models.lds_params import LDSParams, check_params, steady_state
 from undertow.models.lds_stream import TokenStream
 from undertow.text.corpus import Corpus
-from undertow.text.tokenizer import check_rule
 
 SMOOTHED_TOLERANCE = 0.05  # the statistics are approximate, so a small moment may come out below zero
 VIEWS = ("type", "filter", "smooth", "features")
@@ -253,7 +252,7 @@ class LDSAnswers(Estimator):
 
     @classmethod
     def _check_values(cls, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
-        check_rule(state.fitted["tokenizer"])
+        super()._check_values(tensors, state)
         check_params(LDSParams(**{name: tensors[name] for name in LDSParams._fields}))
         check_covariance(tensors["state_moment"], "second moment of the smoothed state", SMOOTHED_TOLERANCE)
         if not (tensors["dropped"].min() >= 0 and tensors["dropped"].max() <= 1):

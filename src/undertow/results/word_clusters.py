@@ -43,7 +43,6 @@ from undertow.models.base import (
 )
 from undertow.text.corpus import Corpus
 from undertow.text.lag_counts import LagCounts
-from undertow.text.tokenizer import check_rule
 from undertow.text.vocabulary import UNKNOWN, Vocabulary, check_word
 
 Text = Corpus | LagCounts | Iterable[Sequence[str]]
@@ -262,7 +261,7 @@ class WordClusters(Estimator):
 
     @classmethod
     def _check_values(cls, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
-        check_rule(state.fitted["tokenizer"])
+        super()._check_values(tensors, state)
         paths, clusters = state.fitted["paths"], tensors["clusters"]
         strings = isinstance(paths, list) and all(isinstance(p, str) and re.fullmatch("[01]+", p) for p in paths)
         if not strings or not -1 <= clusters.min() <= clusters.max() < len(paths):

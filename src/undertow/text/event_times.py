@@ -26,7 +26,8 @@ def clean_time(value: Any, place: str) -> Time:
     """One time as it is kept; text that is a whole number becomes one, dates become ISO text."""
     if isinstance(value, bool | np.bool_) or value is None:
         raise InputError(f"{place}: the time is {short(value)}; give a number, a date or a label.")
-    if isinstance(value, int | np.integer | float | np.floating) and abs(value) > LARGEST_TIME:
+    numeric = isinstance(value, int | float | np.integer | np.floating)
+    if numeric and not -LARGEST_TIME <= value <= LARGEST_TIME:
         raise InputError(
             f"{place}: the time is {short(value)}, beyond {LARGEST_TIME:g}; give a smaller number or a date."
         )

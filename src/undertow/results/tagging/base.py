@@ -18,7 +18,7 @@ from undertow.results.tagging.representation import ADAPTERS, ModelFeatures, Rep
 from undertow.results.tagging.scores import Report, accuracy_by_group, span_scores, token_accuracy
 from undertow.results.tagging.spans import SCHEMES, scheme_of
 from undertow.text.corpus import Corpus
-from undertow.text.tokenizer import check_rule, checked_sentences
+from undertow.text.tokenizer import checked_sentences
 from undertow.text.vocabulary import Vocabulary, check_word
 
 BATCH_TOKENS = 1 << 13  # features of so many tokens are held as Python objects at a time
@@ -139,7 +139,7 @@ class Tagger(Estimator):
             check_word(label, "label")
         if state.fitted["scheme"] not in (None, *SCHEMES):
             raise InputError(f"the scheme {short(state.fitted['scheme'])} of the tags is unknown.")
-        check_rule(state.fitted["tokenizer"])
+        super()._check_values(tensors, state)
 
     def _restore_common(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
         fitted = state.fitted

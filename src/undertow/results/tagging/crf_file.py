@@ -40,7 +40,7 @@ def check_model_bytes(blob: bytes, n_labels: int) -> None:
 def _check(data: Bytes, n_labels: int) -> None:
     if len(data) < HEADER.size:
         raise ValueError("it is too short")
-    magic, size, kind, _, _, found, n_attributes, *offsets = HEADER.unpack_from(data)
+    magic, size, kind, _, _, found, n_attributes, *offsets = HEADER.unpack_from(data.data)
     if magic != b"lCRF" or kind != b"FOMC" or size != len(data):
         raise ValueError("its header is another's")
     if found != n_labels:
@@ -57,7 +57,7 @@ def _check(data: Bytes, n_labels: int) -> None:
 
 
 def _chunk(data: Bytes, name: bytes, at: int) -> Bytes:
-    found, size = struct.unpack_from("<4sI", data, at) if at + 8 <= len(data) else (b"", 0)
+    found, size = struct.unpack_from("<4sI", data.data, at) if at + 8 <= len(data) else (b"", 0)
     if found != name or at < HEADER.size or at + size > len(data):
         raise ValueError(f"the chunk {name.decode()} is not where it should be")
     return data[at : at + size]
