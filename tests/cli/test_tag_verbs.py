@@ -171,3 +171,10 @@ def test_help_waits_for_nothing() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip().endswith("False")
+
+
+def test_perplexity_of_a_tagger_is_refused_with_the_kinds_that_have_one(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sentence = failed(here(capsys, "perplexity", place / "crf", place / "news.txt"))
+    assert "'crf-tagger', which has no perplexity" in sentence and "fhmm, hmm, lds" in sentence

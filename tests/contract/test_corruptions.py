@@ -239,6 +239,8 @@ def test_numbers_that_no_fit_gives_are_not_loaded(whole: tuple[Estimator, Path])
     load_model(directory)
     tensors = safetensors.numpy.load_file(directory / TENSORS)
     named = dict(CORRUPTIONS[model.kind])
+    for name in {"transition", "R", "E", "ET", "data"} & set(tensors) if model.kind == "hmm" else ():
+        named |= {f"{name} {what}": in_tensor(name, DISTRIBUTION[what]) for what in ("negative", "twice")}
     for name, tensor in tensors.items():
         if tensor.dtype.kind == "f":
             named |= {f"{name} {bad}": in_tensor(name, first(bad)) for bad in (np.nan, np.inf)}
@@ -254,7 +256,7 @@ def test_numbers_that_no_fit_gives_are_not_loaded(whole: tuple[Estimator, Path])
 
 
 def test_and_not_saved(whole: tuple[Estimator, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, directory = whole
+    model, _ = whole
     for what, (where, change) in CORRUPTIONS[model.kind].items():
         if where != "tensor" or what in KNOWN_BY_LOADING or "kept" in what:
             continue

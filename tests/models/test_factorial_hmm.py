@@ -17,6 +17,7 @@ from undertow.engine import DaskCluster, Processes, Threads
 from undertow.errors import InputError
 from undertow.kernels.discrete_chain_logs import forward_backward_logs
 from undertow.kernels.factorial import FactorialParams, bounded
+from undertow.models.base import CostWarning
 from undertow.models.factorial_em import (
     Inference,
     Machine,
@@ -480,3 +481,11 @@ def test_what_it_refuses():
     fitted = FactorialHMM(2, n_states=2, n_iter=1, random_state=0).fit(text)
     with pytest.raises(InputError, match="fitted with 2 layers"):
         fitted.set_params(n_layers=3).partial_fit(text)
+
+
+def test_exact_inference_over_very_many_joint_states_says_first_what_it_costs() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", CostWarning)  # raised before the work: the fit itself would take minutes
+        with pytest.raises(CostWarning, match=r"531,441 joint states needs about 0\.\d GB and .* hours.*variational"):
+            FactorialHMM(12, n_states=3, inference="exact", n_jobs=1).fit([["a", "b"]] * 10)
+        FactorialHMM(3, n_states=3, n_iter=1, inference="exact").fit([["a", "b"]] * 10)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import shutil
@@ -17,7 +18,7 @@ import pytest
 from oracles.naive_crf_features import naive_word_features
 from sentences import is_one_sentence
 from undertow import LDS, load
-from undertow.errors import InputError, MissingExtraError, NotFittedError, UndertowError
+from undertow.errors import FormatError, InputError, MissingExtraError, NotFittedError, UndertowError
 from undertow.results.tagging import CRFTagger, LocalTagger, Vectors, kept
 from undertow.results.tagging.crf import add_window
 from undertow.results.tagging.crf_file import check_model_bytes
@@ -332,3 +333,34 @@ def test_real_names(data_dir: Path) -> None:
     report = tagger.evaluate(X[600:], y[600:])
     assert tagger.scheme_ == "iob2" and report.spans is not None
     assert report.spans["GENE"].f1 > 0.4, report.spans
+
+
+@needs_crf
+def test_no_bytes_of_a_model_lead_crfsuite_out_of_them() -> None:
+    """CRFsuite follows offsets without a look, so what passes our check is opened, asked and tags."""
+    import pycrfsuite
+
+    tagger = CRFTagger(n_iter=3).fit(*sentences(10))
+    n, whole = len(tagger.labels_), tagger._blob
+    check_model_bytes(whole, n)
+    rng = np.random.default_rng(0)
+    refused = 0
+    for _ in range(600):
+        spoilt = bytearray(whole)
+        for _ in range(int(rng.integers(1, 4))):
+            spoilt[int(rng.integers(len(spoilt)))] = int(rng.integers(256))
+        try:
+            check_model_bytes(bytes(spoilt), n)
+        except FormatError as e:
+            assert is_one_sentence(str(e))
+            refused += 1
+            continue
+        opened = pycrfsuite.Tagger()
+        opened.open_inmemory(bytes(spoilt))
+        with contextlib.suppress(UnicodeDecodeError):
+            opened.labels()
+            opened.tag([["bias"], ["w[0]=the", "unheard of"]])
+    assert refused > 100
+    for cut in (0, 40, 48, 60, len(whole) - 1):
+        with pytest.raises(FormatError):
+            check_model_bytes(whole[:cut], n)

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -162,3 +165,36 @@ def test_invalid_utf8_is_refused(tmp_path) -> None:
     path.write_bytes(b"<unk>\t1\tunknown\n\xff\t1\n")
     with pytest.raises(FormatError, match="byte 16"):
         Vocabulary.read(path)
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [[float("nan"), 1], [2**63, 1], [2**70, 1], [1.5, 1], ["x", "y"], [[1], [2]], None, 3, [10**18, 10**18], [-1, 1]],
+    ids=str,
+)
+def test_counts_that_are_none(counts: Any) -> None:
+    with pytest.raises(InputError) as e:
+        Vocabulary(["<unk>", "a"], counts)
+    assert is_one_sentence(str(e.value))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"counts": {"a": float("nan")}}, {"counts": {"a": 2**63}}, {"counts": {"a": "3"}}, {"size": "x"}, {"size": 2.5},
+     {"min_count": "x"}, {"min_count": float("nan")}],
+    ids=str,
+)  # fmt: skip
+def test_choices_that_are_none(options: dict[str, Any]) -> None:
+    with pytest.raises(InputError) as e:
+        Vocabulary.from_counts(**({"counts": {"a": 2}} | options))
+    assert is_one_sentence(str(e.value))
+
+
+@pytest.mark.parametrize("count", ["nan", "9223372036854775808", "-1", "1.5", "1e3", ""])
+def test_a_file_with_a_count_that_is_none(count: str, tmp_path: Path) -> None:
+    (tmp_path / "v.txt").write_text(f"<unk>\t0\tunknown\nthe\t{count}\n")
+    with pytest.raises(FormatError, match="line 2"):
+        Vocabulary.read(tmp_path / "v.txt")
+    (tmp_path / "v.txt").write_text("<unk>\t900000000000000000\tunknown\nthe\t900000000000000000\n")
+    with pytest.raises(FormatError, match="no text is that long"):
+        Vocabulary.read(tmp_path / "v.txt")

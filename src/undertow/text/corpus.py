@@ -8,6 +8,7 @@ How a directory comes to be is in `corpus_build`.
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -193,7 +194,7 @@ class Corpus:
 def read_manifest(path: Path, format_name: str, version: int, fields: Fields) -> dict[str, Any]:
     """The manifest of a corpus or counts directory: its kind, version, digest and `fields` are checked."""
     what = format_name.removeprefix("undertow ")
-    if not path.exists():
+    if not os.path.exists(path):  # unlike Path.exists it takes a name too long for one that is not there
         raise FormatError(f"{path} does not exist: give a directory of undertow {what}.")
     if not path.is_dir():
         raise FormatError(f"{path} is a file: give a directory of undertow {what}.")
