@@ -1,6 +1,7 @@
 """Model directories: written all or nothing, read without trusting a byte of them.
 
-    config.json         kind, format version, parameters, fitted scalars, history, tensor table, file hashes
+    config.json         kind, format version, parameters, fitted scalars, history, tensor table, file hashes, and a
+                        digest over all of these
     model.safetensors   the tensors
     vocabulary.txt      the words, for models that have them
     README.md           the model card, for people; it may be edited and is not hashed
@@ -8,7 +9,7 @@
 Nothing is ever unpickled, and the same model gives the same bytes: there is no date in any file. The loader
 works from the outside in: it reads the configuration strictly, finds the class by its `kind`, lets the class
 say which tensors such a model has, compares the header of the safetensors file with that, and only then maps
-the file.
+the file. Last it lets the class look at the values, and compares what came back with what was read.
 """
 
 from __future__ import annotations
