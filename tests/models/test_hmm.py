@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import safetensors.numpy
 
 from contract.cases import SENTENCES
 from oracles.discrete_chain_dense import dense_answers
+from sealing import reseal
 from sentences import is_one_sentence
 from undertow import HMM, Corpus, load
 from undertow.engine import DaskCluster, Processes, Threads
@@ -302,10 +304,14 @@ def test_bad_questions() -> None:
 @pytest.mark.parametrize("tensor", ["initial", "emission", "leave", "arrive", "data", "before", "block_states"])
 def test_a_model_whose_rows_do_not_sum_to_one_is_refused(tensor: str, tmp_path: Any) -> None:
     model = made(BLOCKS)
+    model.save(tmp_path / "model")
     wrong = {name: x.copy() for name, x in model._tensors().items()}
     wrong[tensor] = wrong[tensor] * 2 if tensor != "before" else wrong[tensor][::-1].copy()
     model._tensors = lambda: wrong  # type: ignore[method-assign]
-    model.save(tmp_path / "model")
+    with pytest.raises(InputError, match="cannot be saved"):
+        model.save(tmp_path / "other")
+    safetensors.numpy.save_file(wrong, tmp_path / "model" / "model.safetensors")
+    reseal(tmp_path / "model" / "config.json")
     with pytest.raises(FormatError) as e:
         load(tmp_path / "model")
     assert is_one_sentence(str(e.value))
