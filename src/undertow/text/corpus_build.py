@@ -15,7 +15,7 @@ import functools
 import hashlib
 import json
 import os
-import shutil
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -26,7 +26,16 @@ import numpy as np
 from undertow import progress as progress_
 from undertow.engine import count_workers, map_reduce, open_engine
 from undertow.errors import FormatError, InputError
-from undertow.files import describe_files, exclusive, exists_error, install_directory, write_json
+from undertow.files import (
+    READY,
+    Kind,
+    check_directory_target,
+    describe_files,
+    install_directory,
+    resumable_room,
+    write_array,
+    write_json,
+)
 from undertow.progress import Progress, ProgressFn
 from undertow.text.corpus import (
     FORMAT,
@@ -43,6 +52,13 @@ from undertow.text.tokenizer import CallableTokenizer, TokenFn, TokenisedText, T
 from undertow.text.vocabulary import Vocabulary
 
 SMALL_INPUT = 32 << 20  # starting processes costs more than they save below this many bytes of input
+CORPUS = Kind(
+    "a corpus",
+    MANIFEST,
+    re.compile("|".join(map(re.escape, (TOKENS, OFFSETS, VOCABULARY, MANIFEST)))),
+    lambda manifest: manifest.get("format") == FORMAT,
+)
+PART = re.compile(r"\.?part-.*")
 
 
 class BuildReport(NamedTuple):
@@ -95,13 +111,10 @@ def build_corpus(
         boundary = boundary or vocabulary.boundary
     if keep_empty and boundary is None:
         raise InputError("keep_empty needs a boundary word: without one an empty line leaves no trace.")
-    if path.exists() and not overwrite:
-        raise exists_error(path)
+    path = Path(os.path.abspath(path))
+    check_directory_target(path, CORPUS, overwrite=overwrite)
     sources = expand_inputs(inputs)
-    partial = path.with_name(path.name + ".partial")
-    if partial.exists() and any(not n.startswith(("part-", ".part-", "lock", "ready")) for n in os.listdir(partial)):
-        raise InputError(f"{partial} holds files that undertow did not write: move it away or choose another name.")
-    with exclusive(partial, "building a corpus"):
+    with resumable_room(path, PART, "building a corpus") as room:
         report = ReadingReport()
         total = sum(os.path.getsize(s) for s in sources if s != "-") if "-" not in sources else None
         workers = count_workers(n_jobs)
@@ -120,10 +133,10 @@ def build_corpus(
                     done_before, source = done_before + read, chunk.source
                 read = chunk.bytes_read
                 name = f"part-{number:06d}-{_key(chunk, rule, keep_empty)}.npz"
-                there = not isinstance(rule, CallableTokenizer) and _readable(partial / name)
+                there = not isinstance(rule, CallableTokenizer) and _readable(room / name)
                 reused += there
                 parts.append(name)
-                yield Job(str(partial / name), None if there else chunk, rule, keep_empty)
+                yield Job(str(room / name), None if there else chunk, rule, keep_empty)
                 progress(Progress("read", done_before + read, total, "B"))
 
         def fold(n_sentences: int, part: str) -> int:
@@ -146,10 +159,9 @@ def build_corpus(
             boundary=boundary,
             classes=unknown_classes,
         )
-        ready = partial / "ready"
-        shutil.rmtree(ready, ignore_errors=True)
+        ready = room / READY
         ready.mkdir()
-        n_tokens = _translate([partial / p for p in parts], ready, chosen, progress)
+        n_tokens = _translate([room / p for p in parts], ready, chosen, progress)
         manifest = {
             "format": FORMAT,
             "version": VERSION,
@@ -167,8 +179,7 @@ def build_corpus(
             "files": describe_files(ready, [TOKENS, OFFSETS, VOCABULARY]),
         }
         write_json(ready / MANIFEST, manifest)
-        install_directory(ready, path, overwrite=overwrite)
-        shutil.rmtree(partial, ignore_errors=True)
+        install_directory(room, path, CORPUS, overwrite=overwrite)
     return BuildReport(report, len(parts), reused)
 
 
@@ -228,13 +239,13 @@ def _translate(parts: list[Path], ready: Path, vocabulary: Vocabulary, progress:
     counts = np.zeros(len(vocabulary), dtype=np.int64)
     n_tokens = 0
     with open(ready / TOKENS, "wb") as tokens, open(ready / OFFSETS, "wb") as offsets:
-        np.zeros(1, dtype="<i8").tofile(offsets)
+        write_array(offsets, np.zeros(1, dtype="<i8"))
         for number, part in enumerate(parts):
             text = read_part(part)
             ids = encode_part(text, vocabulary)
-            ids.astype("<u4", copy=False).tofile(tokens)
+            write_array(tokens, ids.astype("<u4", copy=False))
             ends = n_tokens + np.cumsum(text.lengths + (vocabulary.boundary_id is not None))
-            ends.astype("<i8", copy=False).tofile(offsets)
+            write_array(offsets, ends.astype("<i8", copy=False))
             counts += np.bincount(ids, minlength=len(vocabulary))
             n_tokens += len(ids)
             progress(Progress("encode", number + 1, len(parts), "part"))
