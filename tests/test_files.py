@@ -17,28 +17,29 @@ from cli_runner import failed, run
 from contract.reference import DeletedInterpolation
 from interruptions import contents, sentences, text
 from undertow import Corpus, LagCounts, files
-from undertow.errors import BusyError, InputError
+from undertow.errors import BusyError, FormatError, InputError
 from undertow.files import finished_file, temporary_room
+from undertow.storage import load_model
 
-Write = Callable[[Path], Any]
+Write = Callable[..., Any]
 
 
-def write_corpus(target: Path) -> Any:
+def write_corpus(target: Path, seed: int = 1) -> Any:
     (target.parent / "in").mkdir(exist_ok=True)
-    return Corpus.build([text(target.parent / "in", 1)], target, overwrite=True)
+    return Corpus.build([text(target.parent / "in", seed)], target, overwrite=True)
 
 
-def write_counts(target: Path) -> Any:
-    LagCounts.from_corpus(Corpus.from_sentences(sentences(1)), lags=2, out=target, overwrite=True)
+def write_counts(target: Path, seed: int = 1) -> Any:
+    LagCounts.from_corpus(Corpus.from_sentences(sentences(seed)), lags=2, out=target, overwrite=True)
 
 
-def write_sum(target: Path) -> Any:
-    counts = LagCounts.from_corpus(Corpus.from_sentences(sentences(1)), lags=2)
+def write_sum(target: Path, seed: int = 1) -> Any:
+    counts = LagCounts.from_corpus(Corpus.from_sentences(sentences(seed)), lags=2)
     LagCounts.merge([counts, counts], target, overwrite=True)
 
 
-def write_model(target: Path) -> Any:
-    DeletedInterpolation(n_iter=2, random_state=0).fit(sentences(1)).save(target, overwrite=True)
+def write_model(target: Path, seed: int = 1) -> Any:
+    DeletedInterpolation(n_iter=2, random_state=0).fit(sentences(seed)).save(target, overwrite=True)
 
 
 WRITERS: dict[str, Write] = {
@@ -282,3 +283,64 @@ def test_a_killed_process_lets_go_of_its_room(tmp_path: Path) -> None:
     with temporary_room(tmp_path / "x") as room:
         assert list(tmp_path.iterdir()) == [room]
     assert list(tmp_path.iterdir()) == []
+
+
+# --- reading while another process writes ---------------------------------------------------------------
+
+
+OPENERS: dict[str, Callable[..., Any]] = {
+    "corpus": lambda p, **o: Corpus.open(p, **o).ids[:20].tolist(),
+    "counts": lambda p, **o: LagCounts.open(p, **o).matrix(1).todense().tolist(),
+    "sum": lambda p, **o: LagCounts.open(p, **o).matrix(1).todense().tolist(),
+    "model": lambda p, **o: load_model(p, **o).history_,
+}
+
+
+@pytest.mark.parametrize("verify", [True, False])
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_directory_replaced_while_it_is_read(
+    name: str, verify: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Replaced before every file that the reader looks at, one after the other: the new one is read, whole."""
+    write, read = WRITERS[name], OPENERS[name]
+    write(tmp_path / "new", 2)
+    new = read(tmp_path / "new")
+    real = os.stat
+    for nth in range(1, 50):
+        write(tmp_path / "x", 1)
+        assert read(tmp_path / "x") != new
+        calls = 0
+
+        def replace(path: Any, *args: Any, nth: int = nth, **kwargs: Any) -> os.stat_result:
+            nonlocal calls
+            if str(path).startswith(f"{tmp_path / 'x'}/"):
+                calls += 1
+                if calls == nth:
+                    with monkeypatch.context() as undone:
+                        undone.setattr(os, "stat", real)
+                        write(tmp_path / "x", 2)
+            return real(path, *args, **kwargs)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "stat", replace)
+            found = read(tmp_path / "x", verify=verify)
+        if calls < nth:
+            break
+        assert found == new, nth
+    assert 3 < nth < 49
+
+
+def test_a_directory_replaced_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_corpus(tmp_path / "x")
+    numbers = iter(range(1000))
+    monkeypatch.setattr(files, "_identity", lambda *_: [next(numbers)])
+    with pytest.raises(FormatError, match=r"again and again.*\.$"):
+        Corpus.open(tmp_path / "x")
+
+
+def test_a_corpus_replaced_while_it_is_counted(tmp_path: Path) -> None:
+    write_corpus(tmp_path / "c")
+    corpus = Corpus.open(tmp_path / "c")
+    write_corpus(tmp_path / "c", 2)
+    with pytest.raises(FormatError, match="was replaced while it was counted"):
+        LagCounts.from_corpus(corpus, lags=2, out=tmp_path / "n")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import functools
 import glob
 import hashlib
 import json
@@ -20,7 +21,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, ParamSpec, TypeVar
 
 from undertow.errors import BusyError, FormatError, InputError
 
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_JSON_BYTES = 64 << 20
+MAX_READS = 10  # of a directory that is replaced while it is read
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def sha256_file(path: Path) -> str:
@@ -416,6 +421,45 @@ def _why(e: OSError) -> str:
 
 
 # --- what is in a directory ---------------------------------------------------------------------------------
+
+
+def reread_if_replaced(manifest: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Decorates a reader of directories (its first path): it reads once more what was replaced while it read.
+
+    Otherwise it would find files of two directories, and call damaged, or take for one, what is neither.
+    """
+
+    def decorate(read: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(read)
+        def steady(*args: P.args, **kwargs: P.kwargs) -> T:
+            given = next((a for a in (*args, *kwargs.values()) if isinstance(a, str | os.PathLike)), "")
+            for _ in range(MAX_READS):
+                before = _identity(Path(given), manifest)
+                try:
+                    result = read(*args, **kwargs)
+                except (FormatError, OSError):
+                    if _identity(Path(given), manifest) == before:
+                        raise
+                else:
+                    if _identity(Path(given), manifest) == before:
+                        return result
+            raise FormatError(f"{given} is replaced again and again while it is read: wait for who writes it.")
+
+        return steady
+
+    return decorate
+
+
+def _identity(directory: Path, manifest: str) -> list[tuple[int, int, int] | None]:
+    """Which directory and which manifest stand there now; numbers of files come again, so with their times."""
+    found: list[tuple[int, int, int] | None] = []
+    for path in (directory, directory / manifest):
+        try:
+            state = os.stat(path)
+            found.append((state.st_dev, state.st_ino, state.st_ctime_ns))
+        except (OSError, ValueError):  # not there, or no path at all: the reader says so
+            found.append(None)
+    return found
 
 
 def check_files(directory: Path, files: dict[str, Any], *, hashes: bool) -> None:

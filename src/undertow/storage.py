@@ -38,6 +38,7 @@ from undertow.files import (
     describe_files,
     install_directory,
     read_json,
+    reread_if_replaced,
     temporary_room,
     write_bytes,
     write_json,
@@ -135,6 +136,7 @@ def check_target(path: str | os.PathLike[str], overwrite: bool = False) -> None:
     check_directory_target(_as_path(path), MODEL, overwrite=overwrite)
 
 
+@reread_if_replaced(CONFIG)
 def load_model(path: str | os.PathLike[str], verify: bool = True) -> Estimator:
     """Read a model directory; `verify=False` skips the hashes of large files, and no other check."""
     directory = _as_path(path)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertow.errors import FormatError, InputError
-from undertow.files import check_files, read_json
+from undertow.files import check_files, read_json, reread_if_replaced
 from undertow.text.tokenizer import TokenisedText, number_sentences
 from undertow.text.vocabulary import UNKNOWN, Vocabulary
 
@@ -129,6 +129,7 @@ class Corpus:
         return cls.open(path, verify=False), report
 
     @classmethod
+    @reread_if_replaced(MANIFEST)
     def open(cls, path: str | Path, *, verify: bool = True) -> Corpus:
         """Map a corpus directory. `verify=False` skips the hashes (about two seconds for each gigabyte)."""
         path = Path(path)

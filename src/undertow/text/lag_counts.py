@@ -31,6 +31,7 @@ from undertow.files import (
     check_files,
     describe_files,
     install_directory,
+    reread_if_replaced,
     resumable_room,
     temporary_room,
     write_json,
@@ -199,6 +200,7 @@ class LagCounts:
         LagCounts.merge([self], path, overwrite=overwrite)
 
     @classmethod
+    @reread_if_replaced(MANIFEST)
     def open(cls, path: str | Path, *, verify: bool = True) -> LagCounts:
         """Map a counts directory; `verify=False` skips the hashes."""
         path = Path(path)
