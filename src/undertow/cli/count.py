@@ -114,7 +114,7 @@ def open_or_build(inputs: tuple[str, ...], beside: Path, kind: str, given: dict[
     if kind != "text":
         return Corpus.open(inputs[0])
     built = build_arguments(given) | {"n_jobs": given["jobs"], "overwrite": given["overwrite"]}
-    return Corpus.build(list(inputs), beside, progress=progress, **built)
+    return Corpus.build(list(inputs), beside, progress=progress, memory=given.get("memory"), **built)
 
 
 def sibling(path: Path, suffix: str, other: str) -> Path:

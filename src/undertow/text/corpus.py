@@ -99,7 +99,7 @@ class Corpus:
         text = number_sentences(sentences)
         if not len(text.ids):
             raise InputError("There is no token in these sentences: a corpus needs at least one.")
-        counts = dict(zip((t.decode("utf-8") for t in text.types), text.counts.tolist(), strict=True))
+        counts = zip((t.decode("utf-8") for t in text.types), text.counts.tolist(), strict=True)
         vocabulary = choose_vocabulary(
             counts,
             len(text.lengths),
@@ -174,7 +174,7 @@ def read_manifest(path: Path, format_name: str, version: int, numbers: tuple[str
 
 
 def choose_vocabulary(
-    counts: dict[str, int],
+    counts: Iterable[tuple[str, int]],
     n_sentences: int,
     *,
     size: int | None,
@@ -191,7 +191,7 @@ def choose_vocabulary(
             raise InputError(f"The given vocabulary's boundary is {given.boundary!r}, not {boundary!r}.")
         return given
     if boundary is not None:
-        counts = {**counts, boundary: counts.get(boundary, 0) + n_sentences}
+        counts = itertools.chain(counts, [(boundary, n_sentences)])
     return Vocabulary.from_counts(
         counts, size=size, min_count=min_count, unknown=UNKNOWN, boundary=boundary, classes=classes
     )

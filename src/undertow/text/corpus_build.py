@@ -16,7 +16,6 @@ import hashlib
 import json
 import os
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -47,9 +46,11 @@ from undertow.text.corpus import (
     choose_vocabulary,
     encode_part,
 )
+from undertow.text.counting import WORKER_BYTES, resident_bytes
 from undertow.text.reading import Chunk, ReadingOptions, ReadingReport, expand_inputs, read_chunks
 from undertow.text.tokenizer import CallableTokenizer, TokenFn, TokenisedText, Tokenizer, as_tokenizer
 from undertow.text.vocabulary import Vocabulary
+from undertow.text.word_counts import PREFIX, WordCounts
 
 SMALL_INPUT = 32 << 20  # starting processes costs more than they save below this many bytes of input
 CORPUS = Kind(
@@ -58,7 +59,9 @@ CORPUS = Kind(
     re.compile("|".join(map(re.escape, (TOKENS, OFFSETS, VOCABULARY, MANIFEST)))),
     lambda manifest: manifest.get("format") == FORMAT,
 )
-PART = re.compile(r"\.?part-.*")
+PART = re.compile(rf"\.?part-.*|{PREFIX}\d+")
+LEAST_FOR_WORDS = 8 << 20
+VOCABULARY_BYTES = 400  # of a word kept: ranked, in the list, in the table, and as a line of the file
 
 
 class BuildReport(NamedTuple):
@@ -91,6 +94,7 @@ def build_corpus(
     keep_empty: bool = False,
     reading: ReadingOptions | None = None,
     n_jobs: int = 1,
+    memory: int | None = None,
     overwrite: bool = False,
     progress: ProgressFn = progress_.ignore,
 ) -> BuildReport:
@@ -100,7 +104,8 @@ def build_corpus(
     the vocabulary of another corpus instead. `unknown_classes` lets the words that the vocabulary leaves out count as
     the class of their spelling (`word_classes`) instead of the one unknown word. `boundary` names a word to put behind
     every sentence; `keep_empty` (with a boundary) keeps the empty lines of pretokenised text as sentences, as
-    language-model sets count them.
+    language-model sets count them. `memory` bounds the bytes of all processes together: fewer of them work at once, and
+    words are counted in files where they do not fit; the vocabulary itself must fit.
     """
     if isinstance(inputs, (str, Path)):
         inputs = [inputs]
@@ -120,7 +125,9 @@ def build_corpus(
         workers = count_workers(n_jobs)
         if total is not None and total < SMALL_INPUT:
             workers = 1
-        counts: Counter[bytes] = Counter()
+        if memory is not None:
+            workers = max(1, min(workers, (memory - resident_bytes()) // WORKER_BYTES))
+        counts: WordCounts | None = None
         parts: list[str] = []
         reused = 0
 
@@ -140,18 +147,19 @@ def build_corpus(
                 progress(Progress("read", done_before + read, total, "B"))
 
         def fold(n_sentences: int, part: str) -> int:
+            nonlocal counts
             text = read_part(Path(part))
-            for word, count in zip(text.types, text.counts.tolist(), strict=True):
-                counts[word] += count
+            if counts is None:  # by now what reading and cutting take is in memory
+                counts = WordCounts(room, _room_for_words(memory))
+            counts.add(text.types, text.counts.tolist())
             return n_sentences + len(text.lengths)
 
         with open_engine(n_jobs=workers) as engine:
             n_sentences = map_reduce(make_part, jobs(), fold, initial=0, engine=engine)
         if not counts and not (keep_empty and n_sentences):
             raise InputError(f"There is no word in {', '.join(sources)}: check the files and their format.")
-        words = {w.decode("utf-8"): c for w, c in counts.items()}
         chosen = choose_vocabulary(
-            words,
+            _checked(counts.pairs() if counts else iter(()), vocab_size, min_count, memory),
             n_sentences,
             size=vocab_size,
             min_count=min_count,
@@ -181,6 +189,38 @@ def build_corpus(
         write_json(ready / MANIFEST, manifest)
         install_directory(room, path, CORPUS, overwrite=overwrite)
     return BuildReport(report, len(parts), reused)
+
+
+def _room_for_words(memory: int | None) -> int | None:
+    """Bytes that words may take while they are counted: half of what is left, as counting pairs may follow."""
+    if memory is None:
+        return None
+    least = resident_bytes() + 2 * LEAST_FOR_WORDS
+    if memory < least:
+        raise InputError(
+            f"Reading text needs at least {-(-least >> 20)} MB here and {memory >> 20} MB were allowed: "
+            "allow more memory."
+        )
+    return (memory - resident_bytes()) // 2
+
+
+def _checked(
+    pairs: Iterator[tuple[str, int]], vocab_size: int | None, min_count: int, memory: int | None
+) -> Iterator[tuple[str, int]]:
+    """The pairs, refused when more words are to be kept than fit into memory."""
+    if memory is None:
+        yield from pairs
+        return
+    most = max(memory - resident_bytes(), 0) // VOCABULARY_BYTES
+    kept = 0
+    for word, count in pairs:
+        kept += count >= min_count
+        if min(kept, vocab_size or kept) > most:
+            raise InputError(
+                f"A vocabulary of more than {most:,} words does not fit into {memory >> 20} MB: allow more memory, or "
+                "keep fewer words by the size of the vocabulary or the least count of a word."
+            )
+        yield word, count
 
 
 def make_part(job: Job) -> str:
