@@ -18,6 +18,7 @@ import contextlib
 import importlib
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -32,13 +33,16 @@ from undertow import __version__
 from undertow.errors import FormatError, InputError, UndertowError, short
 from undertow.files import (
     DIGEST,
+    READY,
+    Kind,
+    check_directory_target,
     check_files,
     check_seal,
     describe_files,
-    exists_error,
     install_directory,
     read_json,
-    temporary_sibling,
+    reread_if_replaced,
+    temporary_room,
     write_bytes,
     write_sealed,
 )
@@ -47,6 +51,13 @@ from undertow.tensor_file import DTYPES, Tensors, all_finite, read_tensors, why
 from undertow.text.vocabulary import Vocabulary
 
 CONFIG, TENSORS, VOCABULARY, CARD = "config.json", "model.safetensors", "vocabulary.txt", "README.md"
+MODEL = Kind(
+    "a model",
+    CONFIG,
+    re.compile("|".join(map(re.escape, (CONFIG, TENSORS, VOCABULARY, CARD)))),
+    # other projects keep a config.json beside a model.safetensors too
+    lambda config: "undertow_version" in config,
+)
 
 # Where each kind lives, "module:class", imported only when a directory asks for it: one line a model.
 _MODULES: dict[str, str] = {
@@ -108,28 +119,28 @@ def save_model(model: Estimator, path: str | os.PathLike[str], overwrite: bool =
         "n_words": state.n_words,
         "tensors": {name: {"dtype": t.dtype.name, "shape": list(t.shape)} for name, t in tensors.items()},
     }
-    with _writing(target):
-        _check_replaceable(target, overwrite)
-        with temporary_sibling(target) as ready:
-            write_bytes(ready / CARD, _card(type(model).__name__, config).encode("utf-8"))
+    check_directory_target(target, MODEL, overwrite=overwrite)
+    with temporary_room(target) as room:
+        ready = room / READY
+        write_bytes(ready / CARD, _card(type(model).__name__, config).encode("utf-8"))
+        try:
             safetensors.numpy.save_file(tensors, ready / TENSORS)
-            shutil.copymode(ready / CARD, ready / TENSORS)  # safetensors lets nobody but the owner read
-            if vocabulary is not None:
-                vocabulary.write(ready / VOCABULARY)
-            files = describe_files(ready, _file_names(state.n_words))
-            write_sealed(ready / CONFIG, config | {"files": files})
-            install_directory(ready, target, overwrite=overwrite)
+        except safetensors.SafetensorError as e:
+            raise OSError(why(e)) from e
+        shutil.copymode(ready / CARD, ready / TENSORS)  # safetensors lets nobody but the owner read
+        if vocabulary is not None:
+            vocabulary.write(ready / VOCABULARY)
+        files = describe_files(ready, _file_names(state.n_words))
+        write_sealed(ready / CONFIG, config | {"files": files})
+        install_directory(room, target, MODEL, overwrite=overwrite)
 
 
 def check_target(path: str | os.PathLike[str], overwrite: bool = False) -> None:
     """Refuse at once, not after hours of fitting, a place where `save_model` could not write."""
-    target = _as_path(path)
-    _check_replaceable(target, overwrite)
-    room = next(p for p in target.parents if p.exists())
-    if not room.is_dir() or not os.access(room, os.W_OK):
-        raise InputError(f"{target} cannot be written ({room} is no directory to write to): give another place.")
+    check_directory_target(_as_path(path), MODEL, overwrite=overwrite)
 
 
+@reread_if_replaced(CONFIG)
 def load_model(path: str | os.PathLike[str], verify: bool = True) -> Estimator:
     """Read a model directory; `verify=False` skips the hashes of large files, and no other check."""
     directory = _as_path(path)
@@ -394,38 +405,6 @@ def _as_path(path: str | os.PathLike[str]) -> Path:
     if not absolute.name:
         raise InputError(f"{absolute} cannot be a model's directory: give a directory below it.")
     return absolute
-
-
-def _check_replaceable(target: Path, overwrite: bool) -> None:
-    """Overwriting removes the old directory, so it must be one of ours: never somebody's home."""
-    if not (target.exists() or target.is_symlink()):
-        return
-    if not overwrite:
-        raise exists_error(target)
-    foreign = InputError(
-        f"{target} is not a model that undertow saved, so it is not overwritten: remove it yourself, or give "
-        "another name."
-    )
-    if not target.is_dir():
-        raise foreign
-    names = set(os.listdir(target))
-    if names and not names <= {CONFIG, TENSORS, VOCABULARY, CARD}:
-        raise foreign
-    if names:
-        try:
-            old = read_json(target / CONFIG)
-        except FormatError:
-            raise foreign from None
-        if "undertow_version" not in old:  # other projects keep a config.json beside a model.safetensors too
-            raise foreign
-
-
-@contextlib.contextmanager
-def _writing(target: Path) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, safetensors.SafetensorError) as e:
-        raise InputError(f"{target} cannot be written ({why(e)}): make room there or give another place.") from e
 
 
 @contextlib.contextmanager

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -173,8 +175,13 @@ def test_a_closed_pipe_is_no_error(text_file: Path, tmp_path: Path) -> None:
     assert done.returncode == 0 and done.stderr == ""
 
 
-def test_ctrl_c_leaves_a_state_that_goes_on(tmp_path: Path) -> None:
-    """The reader waits on a pipe with parts behind it; Ctrl-C; the same command takes the parts over."""
+@pytest.mark.parametrize(
+    ("number", "code", "word"), [(signal.SIGINT, 1, "Interrupted"), (signal.SIGTERM, 143, "Terminated")]
+)
+def test_ctrl_c_and_sigterm_leave_a_state_that_goes_on(
+    number: signal.Signals, code: int, word: str, tmp_path: Path
+) -> None:
+    """The reader waits on a pipe with parts behind it; a signal; the same command takes the parts over."""
     first, rest = (TEXT * 500).encode(), b"The last line.\n"
     arguments = [
         sys.executable,
@@ -197,17 +204,46 @@ def test_ctrl_c_leaves_a_state_that_goes_on(tmp_path: Path) -> None:
             time.sleep(0.05)
         time.sleep(0.5)
         for _ in range(3):  # Python drops an interrupt that falls into a finaliser; a person would press again
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number)
             try:
                 process.wait(timeout=10)
                 break
             except subprocess.TimeoutExpired:
                 continue
-        assert process.returncode == 1
+        assert process.returncode == code
         stderr = process.stderr.read().decode()
-    assert stderr.startswith("undertow: Interrupted") and "Traceback" not in stderr and not (tmp_path / "c").exists()
+    assert stderr.startswith(f"undertow: {word}") and "Traceback" not in stderr and not (tmp_path / "c").exists()
     done = run("corpus", "build", "-", "-o", tmp_path / "c", "-j", "1", "--json", stdin=first * 3 + rest)
     assert json.loads(done.stdout)["parts_resumed"].startswith(("1 of", "2 of"))
+
+
+@pytest.mark.parametrize("on_sigint", [signal.default_int_handler, signal.SIG_IGN])
+@pytest.mark.parametrize("swallowed", [False, True])
+def test_sigterm_ends_what_ctrl_c_would(on_sigint: Any, swallowed: bool, monkeypatch, capsys) -> None:
+    """Also where a shell has Ctrl-C ignored; and a fit that keeps what it has still ends with the signal's code."""
+    from undertow.cli import main as module
+
+    cleaned = []
+
+    def work(*_: object) -> None:
+        with contextlib.ExitStack() as stack:
+            stack.callback(cleaned.append, True)
+            if swallowed:
+                stack.enter_context(contextlib.suppress(KeyboardInterrupt))
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(module, "plain_warnings", contextlib.nullcontext)
+    monkeypatch.setattr(module.cli, "make_context", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(module.cli, "invoke", work)
+    before = signal.signal(signal.SIGINT, on_sigint)
+    try:
+        with pytest.raises(SystemExit) as e:
+            module.main([])
+    finally:
+        signal.signal(signal.SIGINT, before)
+    err = capsys.readouterr().err
+    assert e.value.code == 143 and cleaned == [True] and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert err.startswith("undertow: Terminated") and err.count("\n") == 1 and ("is saved" in err) == swallowed
 
 
 def test_an_unexpected_fault_is_still_one_sentence(monkeypatch, capsys) -> None:

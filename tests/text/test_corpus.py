@@ -19,8 +19,10 @@ from sentences import is_one_sentence
 from undertow import HMM, Corpus, LagCounts, Tokenizer, Vocabulary
 from undertow.errors import BusyError, FormatError, InputError, UndertowError
 from undertow.files import exclusive
+from undertow.text import corpus_build
 from undertow.text.reading import ReadingOptions
 from undertow.text.verify import verify_corpus
+from undertow.text.word_counts import WordCounts
 
 TEXT = "The cat sat on the mat. The dog didn't.\nA second line with 3.5 numbers!\n\nThe end.\n"
 SMALL = ReadingOptions(chunk_bytes=64)
@@ -263,6 +265,72 @@ def test_a_killed_build_in_processes_leaves_no_children(text_file: Path, tmp_pat
     assert list((tmp_path / "c.partial").glob("part-*"))
     _, alive = psutil.wait_procs(children, timeout=10)
     assert not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE]
+
+
+# --- memory ----------------------------------------------------------------------------------------------
+
+MEASURED = """
+import re, sys
+from pathlib import Path
+from undertow.text.corpus_build import build_corpus
+from undertow.text.counting import resident_bytes
+from undertow.text.reading import ReadingOptions
+place, text, limited = Path(sys.argv[1]), sys.argv[2], sys.argv[3] == "limited"
+small = ReadingOptions(chunk_bytes=1 << 19)
+(place / "warm.txt").write_text(Path(text).read_text()[:1_000_000])
+build_corpus(place / "warm.txt", place / "warm", reading=small, overwrite=True)  # loads and compiles what it takes
+memory = resident_bytes() + (32 << 20)
+Path("/proc/self/clear_refs").write_text("5")  # the peak so far is forgotten
+build_corpus(text, place / sys.argv[3], reading=small, vocab_size=2000, memory=memory if limited else None)
+peak = int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
+print(peak / memory)
+"""
+
+
+def test_words_are_counted_within_the_memory(tmp_path: Path) -> None:
+    """Unique words fill the memory fastest. Without a limit the same build goes beyond it, to the same bytes."""
+    letters = str.maketrans("0123456789", "ghijklmnop")
+    words = [f"{i * 2654435761 % 2**32:08x}".translate(letters) for i in range(600_000)]
+    lines = (" ".join(words[i : i + 20]) + "\n" for i in range(0, len(words), 20))
+    (tmp_path / "t.txt").write_text("".join(lines))
+    share = {}
+    for how in ("limited", "free"):
+        done = subprocess.run(
+            [sys.executable, "-c", MEASURED, tmp_path, tmp_path / "t.txt", how],
+            capture_output=True, check=True, text=True,
+        )  # fmt: skip
+        share[how] = float(done.stdout)
+    assert share["limited"] <= 1.0 < share["free"]
+    assert directory_bytes(tmp_path / "limited") == directory_bytes(tmp_path / "free")
+
+
+def test_words_in_files_are_the_same_counts(tmp_path: Path) -> None:
+    texts = [[b"a", b"bb", "ä".encode()], [b"bb", b"c"], [b"a", b"bb", b"zz"]]
+    whole, spilled = WordCounts(tmp_path, None), WordCounts(tmp_path, 450)
+    for counts in (whole, spilled):
+        assert not counts
+        for n, words in enumerate(texts, 1):
+            counts.add(words, [n] * len(words))
+        assert counts
+    assert len(list(tmp_path.iterdir())) >= 2
+    expected = {"a": 4, "bb": 6, "ä": 1, "c": 2, "zz": 3}
+    assert dict(whole.pairs()) == dict(spilled.pairs()) == expected
+
+
+def test_too_little_memory_is_refused(text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus_build, "resident_bytes", lambda: 100 << 20)
+    with pytest.raises(InputError, match="needs at least 116 MB here and 115 MB were allowed") as e:
+        Corpus.build([text_file], tmp_path / "c", memory=115 << 20)
+    assert is_one_sentence(str(e.value))
+    monkeypatch.setattr(corpus_build, "VOCABULARY_BYTES", 8 << 20)
+    for options, fits in [({"vocab_size": None}, False), ({"vocab_size": 2}, True)]:
+        if fits:
+            Corpus.build([text_file], tmp_path / "c", memory=120 << 20, **options)
+            continue
+        with pytest.raises(InputError, match="more than 2 words does not fit into 120 MB") as e:
+            Corpus.build([text_file], tmp_path / "c", memory=120 << 20, **options)
+        assert is_one_sentence(str(e.value))
+    assert not (tmp_path / "c.partial").exists()
 
 
 @pytest.fixture

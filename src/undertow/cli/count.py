@@ -38,19 +38,18 @@ def command(**given: Any) -> None:
     INPUTS is one corpus directory; or text files, from which a corpus is built first, beside the counts; or several
     counts directories over one vocabulary, which are added. After an interruption the same command goes on.
     """
-    from undertow.files import exists_error
-    from undertow.text.lag_counts import LagCounts, read_counts_manifest
+    from undertow.files import check_directory_target
+    from undertow.text.lag_counts import COUNTS, LagCounts, read_counts_manifest
 
     inputs, out, overwrite = given["inputs"], Path(given["out"]), given["overwrite"]
     kind = one_kind(inputs)
+    check_directory_target(out, COUNTS, overwrite=overwrite)  # before anything is read
     facts: dict[str, Any] = {"counts": given["out"]}
     with progress_bar() as progress, asked_engine(given) as engine:
         if kind == "counts":
             parts = [LagCounts.open(i) for i in inputs]
             counts = LagCounts.merge(parts, out, overwrite=overwrite, progress=progress)
         else:
-            if out.exists() and not overwrite:
-                raise exists_error(out)  # before the text is read, not after it
             corpus = open_or_build(inputs, sibling(out, ".counts", ".corpus"), kind, given, progress)
             facts["corpus"] = str(corpus.path)
             counts = count_into(out, corpus, given["lags"], given, engine, progress, across=given["across"])
@@ -114,7 +113,7 @@ def open_or_build(inputs: tuple[str, ...], beside: Path, kind: str, given: dict[
     if kind != "text":
         return Corpus.open(inputs[0])
     built = build_arguments(given) | {"n_jobs": given["jobs"], "overwrite": given["overwrite"]}
-    return Corpus.build(list(inputs), beside, progress=progress, **built)
+    return Corpus.build(list(inputs), beside, progress=progress, memory=given.get("memory"), **built)
 
 
 def sibling(path: Path, suffix: str, other: str) -> Path:

@@ -63,7 +63,8 @@ def command(**given: Any) -> None:
 
 def open_or_count(lags: int, given: dict[str, Any], engine: Any, progress: ProgressFn, facts: dict[str, Any]) -> Any:
     """The counts to fit: those given, or those of the corpus or text, written beside the model and named in facts."""
-    from undertow.text.lag_counts import LagCounts
+    from undertow.files import check_directory_target
+    from undertow.text.lag_counts import COUNTS, LagCounts
 
     inputs = given["inputs"]
     kind = one_kind(inputs)
@@ -74,6 +75,7 @@ def open_or_count(lags: int, given: dict[str, Any], engine: Any, progress: Progr
     beside = sibling(Path(given["out"]), ".lds", ".counts")
     if beside.exists() and not given["overwrite"]:
         raise InputError(f"{beside} exists already: fit these counts, give the model another name, or add --overwrite.")
+    check_directory_target(beside, COUNTS, overwrite=given["overwrite"])
     corpus = open_or_build(inputs, sibling(beside, ".counts", ".corpus"), kind, given, progress)
     facts |= {"corpus": str(corpus.path), "counts": str(beside)}
     return count_into(beside, corpus, lags, given, engine, progress)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import click
@@ -14,6 +17,8 @@ from undertow import __version__
 from undertow.cli.common import plain_warnings
 from undertow.cli.lazy import LazyGroup
 from undertow.errors import LONGEST, UndertowError, cut
+
+TERMINATED = 128 + signal.SIGTERM  # what a shell says of a process that SIGTERM ended
 
 # verb -> (module, one line for --help); the line stands here so that --help imports no module
 VERBS = {
@@ -45,7 +50,14 @@ def cli() -> None:
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Entry point: exit codes 0, 1 (failed), 2 (bad usage); an error is one sentence on standard error."""
+    """Entry point: exit codes 0, 1 (failed), 2 (bad usage), 143 (SIGTERM); an error is one sentence on stderr."""
+    with _sigterm_like_ctrl_c() as is_terminated:
+        _main(args, is_terminated)
+        if is_terminated():  # a fit keeps and saves what it has learned so far, as after Ctrl-C
+            _fail("Terminated before the work was done; what was finished is saved.", TERMINATED)
+
+
+def _main(args: Sequence[str] | None, is_terminated: Callable[[], bool]) -> None:
     try:
         # not cli.main(): it would turn a closed pipe into a failure and Ctrl-C into an abort
         with plain_warnings(), cli.make_context("undertow", list(sys.argv[1:] if args is None else args)) as context:
@@ -59,7 +71,9 @@ def main(args: Sequence[str] | None = None) -> None:
     except click.ClickException as e:
         _fail(e.format_message())
     except KeyboardInterrupt:
-        _fail("Interrupted; what was finished is kept where the command says it can be resumed: run it again to go on.")
+        what, code = ("Terminated", TERMINATED) if is_terminated() else ("Interrupted", 1)
+        kept = "what was finished is kept where the command says it can be resumed: run it again to go on."
+        _fail(f"{what}; {kept}", code)
     except UndertowError as e:
         _fail(str(e))
     except BrokenPipeError:
@@ -67,8 +81,7 @@ def main(args: Sequence[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as e:
-        cure = " Make room and run the same command again." if e.errno == errno.ENOSPC else ""
-        _fail(f"{e.filename or 'The system'}: {e.strerror or e}.{cure}")
+        _fail(f"{e.filename or 'The system'}: {e.strerror or e}.")
     except MemoryError:
         _fail("There is not enough memory: allow less with --memory, use fewer --jobs or a smaller vocabulary.")
     except Exception as e:
@@ -81,9 +94,37 @@ def _one_line(e: object) -> str:
     return " ".join(str(e).split())
 
 
-def _fail(sentence: str) -> Any:
+def _fail(sentence: str, code: int = 1) -> Any:
     click.echo(f"undertow: {cut(_one_line(sentence), LONGEST)}", err=True)
-    sys.exit(1)
+    sys.exit(code)
+
+
+@contextmanager
+def _sigterm_like_ctrl_c() -> Iterator[Callable[[], bool]]:
+    """While this lasts SIGTERM interrupts whatever Ctrl-C would, with the same cleaning up; gives whether it came."""
+    received = False
+
+    def on_sigterm(number: int, frame: FrameType | None) -> None:
+        nonlocal received
+        received = True
+        on_interrupt = signal.getsignal(signal.SIGINT)
+        if callable(on_interrupt):  # a progress bar puts it off to the end of its line
+            on_interrupt(number, frame)
+        else:  # a shell starts background jobs with Ctrl-C ignored
+            raise KeyboardInterrupt
+
+    # another handler is the program's that called us; signals are the main thread's
+    if (
+        signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+        or threading.current_thread() is not threading.main_thread()
+    ):
+        yield lambda: False
+        return
+    signal.signal(signal.SIGTERM, on_sigterm)
+    try:
+        yield lambda: received
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertow.errors import FormatError, InputError, short
-from undertow.files import DIGEST, Fields, check_fields, check_files, check_seal, read_json
+from undertow.files import DIGEST, Fields, check_fields, check_files, check_seal, read_json, reread_if_replaced
 from undertow.text.reading import ReadingOptions
 from undertow.text.tokenizer import TokenisedText, check_rule, number_sentences
 from undertow.text.vocabulary import UNKNOWN, Vocabulary
@@ -140,7 +140,7 @@ class Corpus:
         text = number_sentences(sentences)
         if not len(text.ids):
             raise InputError("There is no token in these sentences: a corpus needs at least one.")
-        counts = dict(zip((t.decode("utf-8") for t in text.types), text.counts.tolist(), strict=True))
+        counts = zip((t.decode("utf-8") for t in text.types), text.counts.tolist(), strict=True)
         vocabulary = choose_vocabulary(
             counts,
             len(text.lengths),
@@ -170,6 +170,7 @@ class Corpus:
         return cls.open(path, verify=False), report
 
     @classmethod
+    @reread_if_replaced(MANIFEST)
     def open(cls, path: str | Path, *, verify: bool = True) -> Corpus:
         """Map a corpus directory. `verify=False` skips the hashes (about two seconds for each gigabyte)."""
         path = Path(path)
@@ -226,7 +227,7 @@ def read_manifest(path: Path, format_name: str, version: int, fields: Fields) ->
 
 
 def choose_vocabulary(
-    counts: dict[str, int],
+    counts: Iterable[tuple[str, int]],
     n_sentences: int,
     *,
     size: int | None,
@@ -243,7 +244,7 @@ def choose_vocabulary(
             raise InputError(f"The given vocabulary's boundary is {given.boundary!r}, not {boundary!r}.")
         return given
     if boundary is not None:
-        counts = {**counts, boundary: counts.get(boundary, 0) + n_sentences}
+        counts = itertools.chain(counts, [(boundary, n_sentences)])
     return Vocabulary.from_counts(
         counts, size=size, min_count=min_count, unknown=UNKNOWN, boundary=boundary, classes=classes
     )

@@ -15,8 +15,7 @@ import functools
 import hashlib
 import json
 import os
-import shutil
-from collections import Counter
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -26,7 +25,16 @@ import numpy as np
 from undertow import progress as progress_
 from undertow.engine import count_workers, map_reduce, open_engine
 from undertow.errors import FormatError, InputError
-from undertow.files import describe_files, exclusive, exists_error, install_directory, write_sealed
+from undertow.files import (
+    READY,
+    Kind,
+    check_directory_target,
+    describe_files,
+    install_directory,
+    resumable_room,
+    write_array,
+    write_sealed,
+)
 from undertow.progress import Progress, ProgressFn
 from undertow.text.corpus import (
     FORMAT,
@@ -38,11 +46,22 @@ from undertow.text.corpus import (
     choose_vocabulary,
     encode_part,
 )
+from undertow.text.counting import WORKER_BYTES, resident_bytes
 from undertow.text.reading import Chunk, ReadingOptions, ReadingReport, expand_inputs, read_chunks
 from undertow.text.tokenizer import CallableTokenizer, TokenFn, TokenisedText, Tokenizer, as_tokenizer
 from undertow.text.vocabulary import Vocabulary
+from undertow.text.word_counts import PREFIX, WordCounts
 
 SMALL_INPUT = 32 << 20  # starting processes costs more than they save below this many bytes of input
+CORPUS = Kind(
+    "a corpus",
+    MANIFEST,
+    re.compile("|".join(map(re.escape, (TOKENS, OFFSETS, VOCABULARY, MANIFEST)))),
+    lambda manifest: manifest.get("format") == FORMAT,
+)
+PART = re.compile(rf"\.?part-.*|{PREFIX}\d+")
+LEAST_FOR_WORDS = 8 << 20
+VOCABULARY_BYTES = 400  # of a word kept: ranked, in the list, in the table, and as a line of the file
 
 
 class BuildReport(NamedTuple):
@@ -75,6 +94,7 @@ def build_corpus(
     keep_empty: bool = False,
     reading: ReadingOptions | None = None,
     n_jobs: int = 1,
+    memory: int | None = None,
     overwrite: bool = False,
     progress: ProgressFn = progress_.ignore,
 ) -> BuildReport:
@@ -84,7 +104,8 @@ def build_corpus(
     the vocabulary of another corpus instead. `unknown_classes` lets the words that the vocabulary leaves out count as
     the class of their spelling (`word_classes`) instead of the one unknown word. `boundary` names a word to put behind
     every sentence; `keep_empty` (with a boundary) keeps the empty lines of pretokenised text as sentences, as
-    language-model sets count them.
+    language-model sets count them. `memory` bounds the bytes of all processes together: fewer of them work at once, and
+    words are counted in files where they do not fit; the vocabulary itself must fit.
     """
     if isinstance(inputs, (str, Path)):
         inputs = [inputs]
@@ -95,19 +116,18 @@ def build_corpus(
         boundary = boundary or vocabulary.boundary
     if keep_empty and boundary is None:
         raise InputError("keep_empty needs a boundary word: without one an empty line leaves no trace.")
-    if path.exists() and not overwrite:
-        raise exists_error(path)
+    path = Path(os.path.abspath(path))
+    check_directory_target(path, CORPUS, overwrite=overwrite)
     sources = expand_inputs(inputs)
-    partial = path.with_name(path.name + ".partial")
-    if partial.exists() and any(not n.startswith(("part-", ".part-", "lock", "ready")) for n in os.listdir(partial)):
-        raise InputError(f"{partial} holds files that undertow did not write: move it away or choose another name.")
-    with exclusive(partial, "building a corpus"):
+    with resumable_room(path, PART, "building a corpus") as room:
         report = ReadingReport()
         total = sum(os.path.getsize(s) for s in sources if s != "-") if "-" not in sources else None
         workers = count_workers(n_jobs)
         if total is not None and total < SMALL_INPUT:
             workers = 1
-        counts: Counter[bytes] = Counter()
+        if memory is not None:
+            workers = max(1, min(workers, (memory - resident_bytes()) // WORKER_BYTES))
+        counts: WordCounts | None = None
         parts: list[str] = []
         reused = 0
 
@@ -120,25 +140,26 @@ def build_corpus(
                     done_before, source = done_before + read, chunk.source
                 read = chunk.bytes_read
                 name = f"part-{number:06d}-{_key(chunk, rule, keep_empty)}.npz"
-                there = not isinstance(rule, CallableTokenizer) and _readable(partial / name)
+                there = not isinstance(rule, CallableTokenizer) and _readable(room / name)
                 reused += there
                 parts.append(name)
-                yield Job(str(partial / name), None if there else chunk, rule, keep_empty)
+                yield Job(str(room / name), None if there else chunk, rule, keep_empty)
                 progress(Progress("read", done_before + read, total, "B"))
 
         def fold(n_sentences: int, part: str) -> int:
+            nonlocal counts
             text = read_part(Path(part))
-            for word, count in zip(text.types, text.counts.tolist(), strict=True):
-                counts[word] += count
+            if counts is None:  # by now what reading and cutting take is in memory
+                counts = WordCounts(room, _room_for_words(memory))
+            counts.add(text.types, text.counts.tolist())
             return n_sentences + len(text.lengths)
 
         with open_engine(n_jobs=workers) as engine:
             n_sentences = map_reduce(make_part, jobs(), fold, initial=0, engine=engine)
         if not counts and not (keep_empty and n_sentences):
             raise InputError(f"There is no word in {', '.join(sources)}: check the files and their format.")
-        words = {w.decode("utf-8"): c for w, c in counts.items()}
         chosen = choose_vocabulary(
-            words,
+            _checked(counts.pairs() if counts else iter(()), vocab_size, min_count, memory),
             n_sentences,
             size=vocab_size,
             min_count=min_count,
@@ -146,10 +167,9 @@ def build_corpus(
             boundary=boundary,
             classes=unknown_classes,
         )
-        ready = partial / "ready"
-        shutil.rmtree(ready, ignore_errors=True)
+        ready = room / READY
         ready.mkdir()
-        n_tokens = _translate([partial / p for p in parts], ready, chosen, progress)
+        n_tokens = _translate([room / p for p in parts], ready, chosen, progress)
         manifest = {
             "format": FORMAT,
             "version": VERSION,
@@ -167,9 +187,40 @@ def build_corpus(
             "files": describe_files(ready, [TOKENS, OFFSETS, VOCABULARY]),
         }
         write_sealed(ready / MANIFEST, manifest)
-        install_directory(ready, path, overwrite=overwrite)
-        shutil.rmtree(partial, ignore_errors=True)
+        install_directory(room, path, CORPUS, overwrite=overwrite)
     return BuildReport(report, len(parts), reused)
+
+
+def _room_for_words(memory: int | None) -> int | None:
+    """Bytes that words may take while they are counted: half of what is left, as counting pairs may follow."""
+    if memory is None:
+        return None
+    least = resident_bytes() + 2 * LEAST_FOR_WORDS
+    if memory < least:
+        raise InputError(
+            f"Reading text needs at least {-(-least >> 20)} MB here and {memory >> 20} MB were allowed: "
+            "allow more memory."
+        )
+    return (memory - resident_bytes()) // 2
+
+
+def _checked(
+    pairs: Iterator[tuple[str, int]], vocab_size: int | None, min_count: int, memory: int | None
+) -> Iterator[tuple[str, int]]:
+    """The pairs, refused when more words are to be kept than fit into memory."""
+    if memory is None:
+        yield from pairs
+        return
+    most = max(memory - resident_bytes(), 0) // VOCABULARY_BYTES
+    kept = 0
+    for word, count in pairs:
+        kept += count >= min_count
+        if min(kept, vocab_size or kept) > most:
+            raise InputError(
+                f"A vocabulary of more than {most:,} words does not fit into {memory >> 20} MB: allow more memory, or "
+                "keep fewer words by the size of the vocabulary or the least count of a word."
+            )
+        yield word, count
 
 
 def make_part(job: Job) -> str:
@@ -228,13 +279,13 @@ def _translate(parts: list[Path], ready: Path, vocabulary: Vocabulary, progress:
     counts = np.zeros(len(vocabulary), dtype=np.int64)
     n_tokens = 0
     with open(ready / TOKENS, "wb") as tokens, open(ready / OFFSETS, "wb") as offsets:
-        np.zeros(1, dtype="<i8").tofile(offsets)
+        write_array(offsets, np.zeros(1, dtype="<i8"))
         for number, part in enumerate(parts):
             text = read_part(part)
             ids = encode_part(text, vocabulary)
-            ids.astype("<u4", copy=False).tofile(tokens)
+            write_array(tokens, ids.astype("<u4", copy=False))
             ends = n_tokens + np.cumsum(text.lengths + (vocabulary.boundary_id is not None))
-            ends.astype("<i8", copy=False).tofile(offsets)
+            write_array(offsets, ends.astype("<i8", copy=False))
             counts += np.bincount(ids, minlength=len(vocabulary))
             n_tokens += len(ids)
             progress(Progress("encode", number + 1, len(parts), "part"))

@@ -14,16 +14,17 @@ import itertools
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from undertow.engine import Engine, Serial, Threads, map_reduce
 from undertow.errors import FormatError, InputError
+from undertow.files import read_json
 from undertow.kernels.pair_counts import FIRST, count_rows, positions_by_word, row_room, sum_rows
 from undertow.progress import Progress, ProgressFn
-from undertow.text.corpus import OFFSETS, TOKENS, Corpus
+from undertow.text.corpus import MANIFEST, OFFSETS, TOKENS, Corpus
 from undertow.text.csr_file import Rows, RowsFile, narrow, write_rows
 
 MAX_LAGS = 255
@@ -278,12 +279,16 @@ def add_rows(parts: list[RowsFile], n_words: int) -> Rows:
 
 def corpus_key(corpus: Corpus) -> str:
     """What the tokens are, to tell whether half-finished counts belong to this corpus."""
-    files = corpus.manifest.get("files")
-    if files:
-        return f"{files[TOKENS]['sha256']} {files[OFFSETS]['sha256']}"
+    if corpus.manifest.get("files"):
+        return _manifest_key(corpus.manifest)
     h = hashlib.sha256(np.ascontiguousarray(corpus.ids).data)
     h.update(np.ascontiguousarray(corpus.offsets).data)
     return h.hexdigest()
+
+
+def _manifest_key(manifest: dict[str, Any]) -> str:
+    files = manifest["files"]
+    return f"{files[TOKENS]['sha256']} {files[OFFSETS]['sha256']}"
 
 
 def resident_bytes() -> int:
@@ -371,6 +376,9 @@ def _read_run(shard: CountShard) -> Run:
             offsets: NDArray[np.int64] = np.memmap(directory / OFFSETS, dtype="<i8", mode="r")
         except OSError as e:
             raise FormatError(f"{directory} cannot be read here ({e.strerror}): workers must see the corpus.") from None
+        # after both were opened: directories are replaced in one step, so that they are of this corpus too
+        if _manifest_key(read_json(directory / MANIFEST)) != source.key:
+            raise FormatError(f"{directory} was replaced while it was counted: count it again.")
     else:
         assert source.ids is not None and source.offsets is not None
         tokens, offsets = np.array(source.ids[begin : shard.stop]), source.offsets

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertow.errors import FormatError
+from undertow.files import write_array
 
 MAGIC = b"utCSR\x00\x00\x01"
 SCAN = 1 << 20  # entries looked at in one go
@@ -42,10 +43,10 @@ def write_rows(path: Path, rows: Rows) -> None:
     tmp = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with open(tmp, "wb") as f:
         f.write(MAGIC)
-        header.tofile(f)
-        rows.indptr.astype("<i8", copy=False).tofile(f)
-        rows.indices.astype("<u4", copy=False).tofile(f)
-        data.astype(data.dtype.newbyteorder("<"), copy=False).tofile(f)
+        write_array(f, header)
+        write_array(f, rows.indptr.astype("<i8", copy=False))
+        write_array(f, rows.indices.astype("<u4", copy=False))
+        write_array(f, data.astype(data.dtype.newbyteorder("<"), copy=False))
         f.flush()
         os.fsync(f.fileno())
     os.replace(tmp, path)

@@ -7,8 +7,11 @@ over one vocabulary are the sum of theirs. In memory or in a directory: one file
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,15 +25,16 @@ from undertow import progress as progress_
 from undertow.engine import Engine, Serial, Threads, count_workers
 from undertow.errors import FormatError, InputError, short
 from undertow.files import (
+    READY,
     Fields,
+    Kind,
+    check_directory_target,
     check_files,
     describe_files,
-    exclusive,
-    exists_error,
     install_directory,
-    read_json,
-    temporary_sibling,
-    write_json,
+    reread_if_replaced,
+    resumable_room,
+    temporary_room,
     write_sealed,
 )
 from undertow.progress import Progress, ProgressFn
@@ -41,7 +45,13 @@ from undertow.text.vocabulary import Vocabulary
 
 FORMAT = "undertow counts"
 VERSION = 1
-PLAN = "count.json"
+COUNTS = Kind(
+    "counts",
+    MANIFEST,
+    re.compile(rf"{re.escape(VOCABULARY)}|{re.escape(MANIFEST)}|lag\d+-rows\d+\.csr"),
+    lambda manifest: manifest.get("format") == FORMAT,
+)
+WORK = re.compile(r"work(-[0-9a-f]{24})?")  # without its hash: of an undertow that could not tell whose it was
 
 # what a manifest says beside its format, version, files and digest
 FIELDS: Fields = {
@@ -192,28 +202,28 @@ class LagCounts:
         progress: ProgressFn = progress_.ignore,
     ) -> LagCounts:
         """Add counts block by block into a directory, without holding them: what `a + b` does, for any size."""
-        out = Path(out)
-        if out.exists() and not overwrite:
-            raise exists_error(out)
+        target, out = out, Path(os.path.abspath(out))
+        check_directory_target(out, COUNTS, overwrite=overwrite)
         if not parts:
             raise InputError("There are no counts to add: give at least one.")
         vocabulary, edges = _check_addable(parts)
         n_files = parts[0].lags * (len(edges) - 1)
-        with temporary_sibling(out) as tmp:
+        with temporary_room(out) as room:
             names: list[list[str]] = [[] for _ in range(parts[0].lags)]
             for done, (k, b, rows) in enumerate(_summed(parts, edges)):
                 names[k - 1].append(f"lag{k:03d}-rows{b:05d}.csr")
-                write_rows(tmp / names[k - 1][-1], rows)
+                write_rows(room / READY / names[k - 1][-1], rows)
                 progress(Progress("merge", done + 1, n_files, "block"))
-            _finish(tmp, vocabulary, names, edges, parts[0].across, _one_rule(parts))
-            install_directory(tmp, out, overwrite=overwrite)
-        return cls.open(out, verify=False)
+            _finish(room / READY, vocabulary, names, edges, parts[0].across, _one_rule(parts))
+            install_directory(room, out, COUNTS, overwrite=overwrite)
+        return cls.open(target, verify=False)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the counts to a directory, whole or not at all."""
         LagCounts.merge([self], path, overwrite=overwrite)
 
     @classmethod
+    @reread_if_replaced(MANIFEST)
     def open(cls, path: str | Path, *, verify: bool = True) -> LagCounts:
         """Map a counts directory; `verify=False` skips the hashes."""
         path = Path(path)
@@ -360,31 +370,37 @@ def _count_to_directory(
     lags: int,
     across: bool,
     engine: Engine,
-    out: Path,
+    target: Path,
     memory: int | None,
     overwrite: bool,
     progress: ProgressFn,
 ) -> LagCounts:
-    if out.exists() and not overwrite:
-        raise exists_error(out)
-    partial = out.with_name(out.name + ".partial")
-    if partial.exists() and not (partial / "lock").exists() and os.listdir(partial):
-        raise InputError(f"{partial} holds files that undertow did not write: move it away or choose another name.")
+    out = Path(os.path.abspath(target))
+    check_directory_target(out, COUNTS, overwrite=overwrite)
     counting.warm_up()
     edges = counting.row_edges(corpus.vocabulary.counts)
     cut = counting.plan(corpus, lags, edges, engine, memory)
     if cut.n_workers != engine.n_workers:
         engine = Serial()
-    wanted = {"corpus": counting.corpus_key(corpus), "lags": lags, "across": across, "run": cut.run}
-    with exclusive(partial, "counting"):
-        work = partial / "work"
-        if (work / PLAN).exists() and read_json(work / PLAN) != wanted:
-            shutil.rmtree(work)  # another corpus, or cut for another memory
+    with resumable_room(out, WORK, "counting") as room:
+        work = room / work_name(corpus, lags, across, edges, cut.run)
+        for other in room.glob("work*"):
+            if other != work:  # of another corpus, other options, or cut for another memory
+                shutil.rmtree(other)
         work.mkdir(exist_ok=True)
-        write_json(work / PLAN, wanted)
         names = counting.count_to_files(corpus, lags, across, work.resolve(), engine, cut, progress)
-        (work / PLAN).unlink()
+        finished = set(itertools.chain.from_iterable(names))
+        for path in work.iterdir():
+            if path.name not in finished:
+                path.unlink()  # a file that a killed worker was writing, or an earlier manifest
         _finish(work, corpus.vocabulary, names, edges, across, corpus.manifest.get("tokenizer"))
-        install_directory(work, out, overwrite=overwrite)
-        shutil.rmtree(partial, ignore_errors=True)
-    return LagCounts.open(out, verify=False)
+        # under its new name it is never taken for work again: from here on it could be the directory it replaced
+        os.rename(work, room / READY)
+        install_directory(room, out, COUNTS, overwrite=overwrite)
+    return LagCounts.open(target, verify=False)
+
+
+def work_name(corpus: Corpus, lags: int, across: bool, edges: list[int], run: int) -> str:
+    """A name for half-finished rows by everything that they depend on: other work never goes by the same name."""
+    depends_on = [VERSION, counting.corpus_key(corpus), lags, across, edges, run]
+    return f"work-{hashlib.sha256(json.dumps(depends_on).encode()).hexdigest()[:24]}"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -64,7 +65,7 @@ class Vocabulary:
     @classmethod
     def from_counts(
         cls,
-        counts: Mapping[str, int],
+        counts: Mapping[str, int] | Iterable[tuple[str, int]],
         *,
         size: int | None = None,
         min_count: int = 1,
@@ -74,35 +75,52 @@ class Vocabulary:
     ) -> Vocabulary:
         """Choose the `size` (special words included) most frequent words seen at least `min_count` times.
 
-        The counts of all other words go to the unknown word. A word of the text that is spelled like a special
-        word is that special word: corpora that were cut before (WikiText's `<unk>`, `<eos>`) keep their meaning. With
-        `classes`, the words left out count for the classes of their spelling; only classes that occur are kept, and
-        none in a vocabulary of fewer than 52 words.
+        Pairs of words and counts are read once and never all held, so that a text of more words than fit into memory
+        has a vocabulary too. The counts of all other words go to the unknown word. A word of the text that is spelled
+        like a special word is that special word: corpora that were cut before (WikiText's `<unk>`, `<eos>`) keep their
+        meaning. With `classes`, the words left out count for the classes of their spelling; only classes that occur are
+        kept, and none in a vocabulary of fewer than 52 words.
         """
         specials = [unknown] if boundary is None else [unknown, boundary]
         if boundary == unknown:
             raise InputError(f"The boundary and the unknown word are both {short(unknown)}: give two names.")
-        for word, count in counts.items():
-            if not _is_count(count):
-                raise InputError(f"The count of the word {short(word)} is {short(count)}: give a whole number.")
         if size is not None and (not _is_count(size) or size <= len(specials)):
             beside = " and ".join(short(w) for w in specials)
             raise InputError(f"vocab_size={short(size)} leaves no room for a word beside {beside}.")
         if not _is_count(min_count) or min_count < 1:
             raise InputError(f"min_count={short(min_count)} must be a whole number, at least 1.")
-        ranked = sorted(
-            ((w, int(c)) for w, c in counts.items() if c >= min_count and w not in specials),
-            key=lambda item: (-item[1], item[0]),
-        )
+        classes = classes and (size is None or size >= SMALLEST_WITH_CLASSES)
+        n_tokens = n_boundary = 0
+        left_out = _LeftOut()
+
+        def candidates() -> Iterator[tuple[int, str]]:
+            nonlocal n_tokens, n_boundary
+            for word, given in counts.items() if isinstance(counts, Mapping) else counts:
+                if not _is_count(given):
+                    raise InputError(f"The count of the word {short(word)} is {short(given)}: give a whole number.")
+                count = int(given)
+                n_tokens += count
+                if word in specials:
+                    n_boundary += count if word == boundary else 0
+                    continue
+                if classes:
+                    left_out.add(word, count)
+                if count >= min_count and not (classes and word in CLASSES):
+                    yield -count, word
+
+        best = sorted(candidates()) if size is None else heapq.nsmallest(size - len(specials), candidates())
+        ranked = [(word, -count) for count, word in best]
         n_classes = 0
-        if classes and (size is None or size >= SMALLEST_WITH_CLASSES):
-            ranked, by_class = _split_classes(counts, ranked, size, specials)
+        if classes:
+            for word, count in ranked:
+                left_out.add(word, -count, n_words=-1)
+            # room for the classes is taken from the rarest words, which may add a class
+            while size is not None and len(ranked) + len(specials) + left_out.n_classes() > size:
+                left_out.add(*ranked.pop())
+            by_class = left_out.totals()
             n_classes = len(by_class)
-            specials, ranked = specials + [w for w, _ in by_class], by_class + ranked
-        elif size is not None:
-            ranked = ranked[: size - len(specials)]
-        n_boundary = 0 if boundary is None else int(counts.get(boundary, 0))
-        n_unknown = sum(int(c) for c in counts.values()) - sum(c for _, c in ranked) - n_boundary
+            ranked = by_class + ranked
+        n_unknown = n_tokens - sum(c for _, c in ranked) - n_boundary
         first = [unknown] if boundary is None else [unknown, boundary]
         return cls(
             first + [w for w, _ in ranked],
@@ -272,24 +290,24 @@ def _whole_counts(counts: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64
     raise InputError(f"The counts of the words are {short(counts)}: give a whole number below 2^63 for each word.")
 
 
-def _split_classes(
-    counts: Mapping[str, int], ranked: list[tuple[str, int]], size: int | None, specials: list[str]
-) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
-    """The words to keep and the classes, by name, with the counts of the words left out."""
-    ranked = [(w, c) for w, c in ranked if w not in CLASSES]
-    n_classes = 0
-    while True:
-        # room for the classes is taken from the rarest words, which may add a class: twice is enough in practice
-        kept = ranked if size is None else ranked[: max(size - len(specials) - n_classes, 0)]
-        names = {w for w, _ in kept} | set(specials)
-        totals: dict[str, int] = {}
-        for word, count in counts.items():
-            if word not in names:
-                name = word if word in CLASSES else word_class(word)
-                totals[name] = totals.get(name, 0) + int(count)
-        if size is None or len(kept) + len(specials) + len(totals) <= size:
-            return kept, sorted(totals.items())
-        n_classes += 1
+class _LeftOut:
+    """The classes of the words that a vocabulary leaves out: how many words and tokens each has."""
+
+    def __init__(self) -> None:
+        self._words: dict[str, int] = {}
+        self._tokens: dict[str, int] = {}
+
+    def add(self, word: str, count: int, n_words: int = 1) -> None:
+        name = word if word in CLASSES else word_class(word)
+        self._words[name] = self._words.get(name, 0) + n_words
+        self._tokens[name] = self._tokens.get(name, 0) + count
+
+    def n_classes(self) -> int:
+        return sum(n > 0 for n in self._words.values())
+
+    def totals(self) -> list[tuple[str, int]]:
+        """The classes that occur, by name, with their tokens."""
+        return sorted((name, self._tokens[name]) for name, n in self._words.items() if n > 0)
 
 
 def check_word(word: object, where: str) -> None:
