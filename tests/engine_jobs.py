@@ -13,6 +13,9 @@ import psutil
 
 from undertow.errors import FormatError
 
+# Seconds after which what we wait for counts as never coming: far more than a busy machine needs.
+HANGS = 300.0
+
 
 class Unsendable(Exception):
     """Pickles, but cannot be unpickled: its `__init__` takes more than its `args`."""
@@ -60,6 +63,14 @@ def announce_and_sleep(shard: tuple[str, float]) -> int:
     return 1
 
 
+def meet(shard: tuple[str, int]) -> int:
+    """Announces its process, then waits until `n` different ones have come by."""
+    folder, n = shard
+    (Path(folder) / f"pid.{os.getpid()}").touch()
+    wait_for(lambda: len(list(Path(folder).iterdir())) >= n)
+    return 1
+
+
 def fail(shard: str) -> object:
     if shard == "value":
         raise ValueError("bad value 7")
@@ -86,9 +97,9 @@ def workers_alive() -> list[psutil.Process]:
     return found
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 20.0) -> None:
-    """Wait until the condition holds, or fail."""
-    deadline = time.monotonic() + seconds
+def wait_for(condition: Callable[[], object]) -> None:
+    """Wait until the condition holds; fail when it never does."""
+    deadline = time.monotonic() + HANGS
     while not condition():
         assert time.monotonic() < deadline, "waited too long"
         time.sleep(0.02)
