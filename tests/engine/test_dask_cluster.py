@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import os
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -80,6 +83,26 @@ def test_a_tls_cluster_of_several_threads_blames_only_the_guilty(foreign, tmp_pa
         with pytest.raises(EngineError, match=r"^shard 2 \("):
             list(engine.imap(jobs.die_on, [(str(tmp_path), i, 2, 99) for i in range(12)]))
     assert len(list(tmp_path.glob("2.*"))) == 3
+
+
+def test_a_result_that_dies_with_its_worker_is_made_again(dask_engine, tmp_path, monkeypatch):
+    """Between the news that a result is there and its transfer."""
+    client, fetch = dask_engine.connect(), dask_cluster._Crew._fetch
+    killed = []
+
+    async def fetch_from_a_dying_worker(self, future, address):
+        if not killed:
+            (job, _) = self.held[future]
+            killed.append(job.index)
+            (mark,) = tmp_path.glob(f"{job.index}.*")
+            os.kill(int(mark.name.split(".")[1]), signal.SIGKILL)
+            while address in await client.nthreads(asynchronous=True):
+                await asyncio.sleep(0.01)
+        return await fetch(self, future, address)
+
+    monkeypatch.setattr(dask_cluster._Crew, "_fetch", fetch_from_a_dying_worker)
+    assert list(dask_engine.imap(jobs.die_on, [(str(tmp_path), i, -1, 0) for i in range(4)])) == [0, 1, 4, 9]
+    assert len(list(tmp_path.glob(f"{killed[0]}.*"))) == 2
 
 
 def test_a_suspect_works_alone():

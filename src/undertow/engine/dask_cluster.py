@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import time
@@ -19,7 +20,6 @@ from undertow.errors import EngineError, InputError, MissingExtraError
 CONNECT_SECONDS = 10
 TELL_SECONDS = 10  # after so long without a worker we say that we wait; how long that may last, nobody here knows
 POLL_SECONDS = 0.5  # how soon the death of a worker is noticed
-GATHER_SECONDS = 30  # first patience with a result in transfer, doubled while its worker lives
 
 # undertow's shards are meant to be large; Dask's advice to load the data with Dask does not apply.
 QUIET = {"distributed.admin.large-graph-warning-threshold": "1 TB"}
@@ -181,7 +181,7 @@ class _Crew:
             self._look()
         outcomes = []
         for future, (job, address) in list(self.held.items()):
-            if future.status != "pending":
+            if future.status not in ("pending", "lost"):  # lost: made, and gone with its worker before we had it
                 outcomes.append(self._outcome(future, job, address))
             elif address not in self.slots:
                 outcomes.append(Outcome(job, None, deaths=1))
@@ -201,27 +201,37 @@ class _Crew:
         from distributed import CancelledError
         from distributed.scheduler import KilledWorker
 
-        patience = GATHER_SECONDS
-        while True:
-            try:
-                return Outcome(job, future.result(timeout=patience))
-            except TimeoutError:
-                self._look()
-                if address not in self.slots:  # it died with the result, which no other worker may make again
-                    return Outcome(job, None, deaths=1)
-                patience *= 2
-            except KilledWorker as error:
-                # A worker that comes back under its old address is tried again by Dask, unseen from here.
-                return Outcome(job, None, deaths=error.allowed_failures + 1)
-            except CancelledError as error:
-                if self.client.status == "running":
-                    raise EngineError(f"{job.name} was cancelled on the Dask cluster by somebody else.") from error
+        try:
+            reply = self.client.sync(self._fetch, future, address)
+        except KilledWorker as error:
+            # A worker that comes back under its old address is tried again by Dask, unseen from here.
+            return Outcome(job, None, deaths=error.allowed_failures + 1)
+        except CancelledError as error:
+            if self.client.status == "running":
+                raise EngineError(f"{job.name} was cancelled on the Dask cluster by somebody else.") from error
+            raise ConnectionError("the scheduler is gone") from error
+        except Exception as error:  # what `fn` raises travels inside the reply: this is Dask's own trouble
+            if self.client.status != "running":
                 raise ConnectionError("the scheduler is gone") from error
-            except Exception as error:  # what `fn` raises travels inside the reply: this is Dask's own trouble
-                raise EngineError(
-                    f"Dask could not run {job.name} ({wire.flat(error)}): "
-                    "check that the workers have this process's versions of undertow, Python and Dask."
-                ) from error
+            raise EngineError(
+                f"Dask could not run {job.name} ({wire.flat(error)}): "
+                "check that the workers have this process's versions of undertow, Python and Dask."
+            ) from error
+        return Outcome(job, reply, deaths=int(reply is None))
+
+    async def _fetch(self, future: Any, address: str) -> bytes | None:
+        """The result, however long its way; None if its worker died with it, as no other may make it again."""
+        transfer = asyncio.ensure_future(self.client.gather(future, asynchronous=True))
+        try:
+            while True:
+                done, _ = await asyncio.wait({transfer}, timeout=POLL_SECONDS)
+                if done:
+                    reply: bytes = transfer.result()
+                    return reply
+                if address not in await self.client.nthreads(asynchronous=True):
+                    return None
+        finally:
+            transfer.cancel()
 
     def _look(self) -> None:
         """See which workers live, and how many shards each can run."""
