@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import select
 import signal
 import subprocess
 import sys
-import time
+import termios
+from array import array
 from pathlib import Path
 
+import psutil
 import pytest
 
 from cli_runner import failed, run
 from undertow import Corpus, LagCounts
+from waiting import HANGS, wait_for
 
 TEXT = "The cat sat on the mat. The dog sat too.\nAnother line, with 3 numbers.\n" * 50
 
@@ -173,6 +178,14 @@ def test_a_closed_pipe_is_no_error(text_file: Path, tmp_path: Path) -> None:
     assert done.returncode == 0 and done.stderr == ""
 
 
+def waits_for_input(process: subprocess.Popen[bytes]) -> bool:
+    """Whether it has read all that we wrote, and rests."""
+    assert process.stdin
+    unread = array("i", [0])
+    fcntl.ioctl(process.stdin, termios.FIONREAD, unread)
+    return unread[0] == 0 and psutil.Process(process.pid).status() == psutil.STATUS_SLEEPING
+
+
 def test_ctrl_c_leaves_a_state_that_goes_on(tmp_path: Path) -> None:
     """The reader waits on a pipe with parts behind it; Ctrl-C; the same command takes the parts over."""
     first, rest = (TEXT * 500).encode(), b"The last line.\n"
@@ -192,19 +205,15 @@ def test_ctrl_c_leaves_a_state_that_goes_on(tmp_path: Path) -> None:
         assert process.stdin and process.stderr
         process.stdin.write(first * 3)
         process.stdin.flush()
-        deadline = time.monotonic() + 60
-        while not list((tmp_path / "c.partial").glob("part-*")) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        time.sleep(0.5)
+        wait_for(lambda: list((tmp_path / "c.partial").glob("part-*")) and waits_for_input(process))
         for _ in range(3):  # Python drops an interrupt that falls into a finaliser; a person would press again
             process.send_signal(signal.SIGINT)
-            try:
-                process.wait(timeout=10)
+            if select.select([process.stderr], [], [], HANGS / 3)[0]:
                 break
-            except subprocess.TimeoutExpired:
-                continue
-        assert process.returncode == 1
+        else:
+            process.kill()
         stderr = process.stderr.read().decode()
+        assert process.wait(HANGS) == 1
     assert stderr.startswith("undertow: Interrupted") and "Traceback" not in stderr and not (tmp_path / "c").exists()
     done = run("corpus", "build", "-", "-o", tmp_path / "c", "-j", "1", "--json", stdin=first * 3 + rest)
     assert json.loads(done.stdout)["parts_resumed"].startswith(("1 of", "2 of"))
