@@ -246,29 +246,36 @@ class _Crew:
             raise EngineError(
                 f"the Dask cluster at {self.place} has no workers ({wire.flat(error)}): start some with `dask worker`."
             ) from error
-        cluster = getattr(self.client, "cluster", None)
-        if isinstance(cluster, _distributed().LocalCluster) and getattr(cluster, "_adaptive", None) is None:
-            self._look_at_nannies(cluster)
-        elif not self.told and self.looked - self.seen >= TELL_SECONDS:
+        if not self._starts_workers() and not self.told and self.looked - self.seen >= TELL_SECONDS:
             self.told = True
             warnings.warn(
-                f"The Dask cluster at {self.place} has no workers: waiting until one joins. "
-                "If none is on its way, start some with `dask worker`, or press Ctrl-C.",
+                f"The Dask cluster at {self.place} has no workers: waiting until one joins. If none is on its way, "
+                "start some with `dask worker` or the cluster's `scale`, or press Ctrl-C. (A cluster on a busy machine "
+                "needs a longer `distributed.deploy.lost-worker-timeout`, or it closes workers that start slowly.)",
                 stacklevel=2,
             )
 
-    def _look_at_nannies(self, cluster: Any) -> None:
-        """Of a cluster of this machine we know whether workers can come: its nannies start them."""
+    def _starts_workers(self) -> bool:
+        """Whether workers are known to be starting; an error if it is known that none can come.
 
-        async def ask() -> list[tuple[str, int | None]]:
+        Only a cluster of this machine and of a fixed size can be asked, by its nannies, which start the workers.
+        """
+        cluster = getattr(self.client, "cluster", None)
+        if not isinstance(cluster, _distributed().LocalCluster) or getattr(cluster, "_adaptive", None) is not None:
+            return False
+
+        async def ask() -> list[tuple[str, int | None]] | None:
+            if set(cluster.worker_spec) - set(cluster.workers):
+                return None  # nannies that are starting themselves, or that the cluster has closed: it does not say
             return [(nanny.status.name, getattr(nanny, "pid", None)) for nanny in cluster.workers.values()]
 
         nannies = self.client.sync(ask)  # in the thread they run in
+        if nannies is None:
+            return False
         if not any(status in ("created", "init", "starting", "running") for status, _ in nannies):
             raise EngineError(
-                "the local Dask cluster has no workers and is starting none: start a new cluster, with fewer workers "
-                "if they were killed for lack of memory, and on a busy machine with a longer "
-                "`distributed.deploy.lost-worker-timeout` in Dask's configuration."
+                "the local Dask cluster has no workers and is starting none: "
+                "check the free memory and Dask's log, then start a new cluster."
             )
         self.starts.update(pid for _, pid in nannies if pid is not None)
         # One of each nanny's can be a process that did join: it has died, but is not yet reaped.
@@ -277,6 +284,7 @@ class _Crew:
                 "the worker processes of the local Dask cluster end while they start: "
                 "check the free memory, and the preloads in Dask's configuration."
             )
+        return True
 
     def _submit(self, fn: Callable[..., bytes], *args: object, **options: object) -> Any:
         import dask
