@@ -6,15 +6,12 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 
 from undertow.errors import FormatError
-
-# Seconds after which what we wait for counts as never coming: far more than a busy machine needs.
-HANGS = 300.0
+from waiting import wait_for
 
 
 class Unsendable(Exception):
@@ -95,11 +92,3 @@ def workers_alive() -> list[psutil.Process]:
         except psutil.NoSuchProcess:
             continue
     return found
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    """Wait until the condition holds; fail when it never does."""
-    deadline = time.monotonic() + HANGS
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.02)

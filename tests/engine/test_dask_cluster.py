@@ -16,10 +16,10 @@ import psutil
 import pytest
 
 import engine_jobs as jobs
-from engine_jobs import wait_for
 from undertow.engine import DaskCluster, dask_cluster
 from undertow.engine.dispatch import Job
 from undertow.errors import EngineError, InputError, MissingExtraError
+from waiting import wait_for
 
 
 def test_the_engine_room_imports_no_dask():

@@ -15,9 +15,10 @@ import psutil
 import pytest
 
 import engine_jobs as jobs
-from engine_jobs import HANGS, wait_for, workers_alive
+from engine_jobs import workers_alive
 from undertow.engine import Processes, map_reduce
 from undertow.errors import EngineError
+from waiting import HANGS, wait_for
 
 TESTS = Path(__file__).parents[1]
 
