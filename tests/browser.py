@@ -19,12 +19,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from waiting import HANGS
+
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--disable-dev-shm-usage", "--force-device-scale-factor=1", "--remote-debugging-pipe",
 ]  # fmt: skip
-LIMIT = 90.0  # seconds until a condition counts as never met
 
 # the browser wants its pipe at 3 and 4: put it there, then become the browser
 TRAMPOLINE = """
@@ -70,7 +71,7 @@ class Browser:
         data = json.dumps(message).encode() + b"\0"
         while data:
             data = data[os.write(self._write, data) :]
-        end = time.monotonic() + LIMIT
+        end = time.monotonic() + HANGS
         while self._number not in self._answers:
             self._receive(end)
         answer = self._answers.pop(self._number)
@@ -101,7 +102,7 @@ class Browser:
 
     def wait(self, expression: str) -> Any:
         """Wait until an expression is true in the page; between two pages there is none to ask."""
-        end = time.monotonic() + LIMIT
+        end = time.monotonic() + HANGS
         last: Any = None
         while time.monotonic() < end:
             try:

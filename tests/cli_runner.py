@@ -6,11 +6,13 @@ import os
 import subprocess
 import sys
 
+from waiting import HANGS
+
 
 def run(*arguments: object, stdin: bytes = b"", env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [sys.executable, "-m", "undertow.cli.main", *map(str, arguments)],
-        input=stdin, capture_output=True, check=False, timeout=120, env={**os.environ, **(env or {})},
+        input=stdin, capture_output=True, check=False, timeout=HANGS, env={**os.environ, **(env or {})},
     )  # fmt: skip
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 

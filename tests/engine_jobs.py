@@ -6,12 +6,12 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 
 from undertow.errors import FormatError
+from waiting import wait_for
 
 
 class Unsendable(Exception):
@@ -60,6 +60,14 @@ def announce_and_sleep(shard: tuple[str, float]) -> int:
     return 1
 
 
+def meet(shard: tuple[str, int]) -> int:
+    """Announces its process, then waits until `n` different ones have come by."""
+    folder, n = shard
+    (Path(folder) / f"pid.{os.getpid()}").touch()
+    wait_for(lambda: len(list(Path(folder).iterdir())) >= n)
+    return 1
+
+
 def fail(shard: str) -> object:
     if shard == "value":
         raise ValueError("bad value 7")
@@ -84,11 +92,3 @@ def workers_alive() -> list[psutil.Process]:
         except psutil.NoSuchProcess:
             continue
     return found
-
-
-def wait_for(condition: Callable[[], object], seconds: float = 20.0) -> None:
-    """Wait until the condition holds, or fail."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.02)

@@ -15,7 +15,10 @@ def edit_sealed(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     content = json.loads(path.read_bytes())
     change(content)
     content.pop(DIGEST, None)
-    write_sealed(path, content)
+    try:
+        write_sealed(path, content)
+    except ValueError:  # NaN and infinity, which undertow does not write and another program might
+        path.write_text(json.dumps(content))
 
 
 def reseal(path: Path) -> None:

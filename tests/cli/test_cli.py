@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
+import select
 import signal
 import subprocess
 import sys
-import time
+import termios
+from array import array
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from cli_runner import failed, run
 from undertow import Corpus, LagCounts
+from waiting import HANGS, wait_for
 
 TEXT = "The cat sat on the mat. The dog sat too.\nAnother line, with 3 numbers.\n" * 50
 
@@ -175,6 +180,14 @@ def test_a_closed_pipe_is_no_error(text_file: Path, tmp_path: Path) -> None:
     assert done.returncode == 0 and done.stderr == ""
 
 
+def waits_for_input(process: subprocess.Popen[bytes]) -> bool:
+    """Whether it has read all that we wrote, and rests."""
+    assert process.stdin
+    unread = array("i", [0])
+    fcntl.ioctl(process.stdin, termios.FIONREAD, unread)
+    return unread[0] == 0 and psutil.Process(process.pid).status() == psutil.STATUS_SLEEPING
+
+
 @pytest.mark.parametrize(
     ("number", "code", "word"), [(signal.SIGINT, 1, "Interrupted"), (signal.SIGTERM, 143, "Terminated")]
 )
@@ -199,19 +212,15 @@ def test_ctrl_c_and_sigterm_leave_a_state_that_goes_on(
         assert process.stdin and process.stderr
         process.stdin.write(first * 3)
         process.stdin.flush()
-        deadline = time.monotonic() + 60
-        while not list((tmp_path / "c.partial").glob("part-*")) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        time.sleep(0.5)
+        wait_for(lambda: list((tmp_path / "c.partial").glob("part-*")) and waits_for_input(process))
         for _ in range(3):  # Python drops an interrupt that falls into a finaliser; a person would press again
             process.send_signal(number)
-            try:
-                process.wait(timeout=10)
+            if select.select([process.stderr], [], [], HANGS / 3)[0]:
                 break
-            except subprocess.TimeoutExpired:
-                continue
-        assert process.returncode == code
+        else:
+            process.kill()
         stderr = process.stderr.read().decode()
+        assert process.wait(HANGS) == code
     assert stderr.startswith(f"undertow: {word}") and "Traceback" not in stderr and not (tmp_path / "c").exists()
     done = run("corpus", "build", "-", "-o", tmp_path / "c", "-j", "1", "--json", stdin=first * 3 + rest)
     assert json.loads(done.stdout)["parts_resumed"].startswith(("1 of", "2 of"))

@@ -30,6 +30,7 @@ from undertow.cli.common import plain_warnings, progress_bar
 from undertow.cli.main import main
 from undertow.progress import Progress
 from undertow.text import sentences as sentences_module
+from waiting import HANGS
 
 SMALL = "--components 3 --iterations 2 --lags 3 --ssid-lags 2 --kappa 1 --seed 0 -j 1".split()
 LINES = (
@@ -143,7 +144,7 @@ def test_progress_and_ctrl_c_on_a_terminal(place: Path, tmp_path: Path) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs) as process:
         os.close(theirs)
         seen = b""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + HANGS
         sent = False
         while time.monotonic() < deadline:
             if select.select([ours], [], [], 0.2)[0]:
@@ -158,7 +159,7 @@ def test_progress_and_ctrl_c_on_a_terminal(place: Path, tmp_path: Path) -> None:
             process.kill()
         assert process.stdout
         facts = json.loads(process.stdout.read())
-        assert process.wait(10) == 0
+        assert process.wait(HANGS) == 0
     os.close(ours)
     screen = seen.decode()
     assert "/1000002" in screen and "objective -" in screen

@@ -14,6 +14,7 @@ import pytest
 from cli_runner import failed, run
 from undertow import load
 from undertow.cli.main import main
+from waiting import HANGS
 
 pytest.importorskip("pycrfsuite", reason="python-crfsuite is not installed")
 
@@ -169,7 +170,7 @@ def test_help_waits_for_nothing() -> None:
         "import sys; from undertow.cli.main import cli; "
         "cli(['tag', '--help'], standalone_mode=False); print('numpy' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=HANGS)
     assert done.stdout.strip().endswith("False")
 
 

@@ -9,7 +9,7 @@ from undertow.engine import DaskCluster, Engine, Processes, Serial, Threads
 
 
 @pytest.fixture
-def no_new_children() -> Iterator[None]:
+def no_new_children(steady_dask: None) -> Iterator[None]:
     """No process started in the test outlives it, not even as a zombie."""
     before = set(workers_alive())
     yield
@@ -17,11 +17,21 @@ def no_new_children() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def dask_engine() -> Iterator[DaskCluster]:
+def shared_dask() -> Iterator[DaskCluster]:
     """One cluster for all tests: starting one takes seconds."""
     with DaskCluster(n_workers=2) as engine:
-        engine.connect()
         yield engine
+
+
+@pytest.fixture
+def steady_dask(shared_dask: DaskCluster) -> None:
+    """The shared cluster is whole: the workers that earlier tests killed are replaced, and no process comes or goes."""
+    shared_dask.connect().wait_for_workers(2)
+
+
+@pytest.fixture
+def dask_engine(shared_dask: DaskCluster, steady_dask: None) -> DaskCluster:
+    return shared_dask
 
 
 @pytest.fixture(scope="session")

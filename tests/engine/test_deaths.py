@@ -8,7 +8,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -16,9 +15,10 @@ import psutil
 import pytest
 
 import engine_jobs as jobs
-from engine_jobs import wait_for, workers_alive
+from engine_jobs import workers_alive
 from undertow.engine import Processes, map_reduce
 from undertow.errors import EngineError
+from waiting import HANGS, wait_for
 
 TESTS = Path(__file__).parents[1]
 
@@ -36,7 +36,7 @@ def test_a_worker_that_dies_once_changes_nothing(mortal, tmp_path):
 
 def test_a_worker_killed_from_outside_changes_nothing(mortal, tmp_path):
     def kill_one():
-        wait_for(lambda: any(tmp_path.iterdir()))
+        wait_for(lambda: any(tmp_path.iterdir()))  # the job waits for three: two workers and the one that takes over
         pid = int(next(tmp_path.iterdir()).name.split(".")[1])
         assert pid != os.getpid()
         os.kill(pid, signal.SIGKILL)
@@ -45,11 +45,11 @@ def test_a_worker_killed_from_outside_changes_nothing(mortal, tmp_path):
     killed: list[int] = []
     killer = threading.Thread(target=kill_one)
     killer.start()
-    total = map_reduce(jobs.announce_and_sleep, [(str(tmp_path), 0.5)] * 4, jobs.add, engine=mortal)
+    total = map_reduce(jobs.meet, [(str(tmp_path), 3)] * 4, jobs.add, engine=mortal)
     killer.join()
     assert total == 4
-    assert killed and not psutil.pid_exists(killed[0])
-    assert len(list(tmp_path.iterdir())) >= 3  # two workers and the one that took over
+    (pid,) = killed
+    wait_for(lambda: not psutil.pid_exists(pid))
 
 
 @pytest.mark.parametrize("guilty", [0, 5])
@@ -76,7 +76,7 @@ def test_an_idle_worker_killed_between_two_maps_is_replaced(no_new_children):
     with Processes(1) as engine:
         (pid,) = engine.imap(jobs.worker_pid, [0])
         os.kill(pid, signal.SIGKILL)
-        psutil.Process(pid).wait(5)
+        psutil.Process(pid).wait(HANGS)
         (other,) = engine.imap(jobs.worker_pid, [0])
         assert other != pid
         assert list(engine.imap(jobs.worker_pid, [0])) == [other]  # workers stay between calls
@@ -151,7 +151,7 @@ def started(folder: Path) -> list[psutil.Process]:
 
 def test_an_unguarded_script_works(folder):
     with start_parent(folder, 0.01) as parent:
-        out, err = parent.communicate(timeout=30)
+        out, err = parent.communicate(timeout=HANGS)
     assert (out, err, parent.returncode) == ("finished\n", "", 0)
 
 
@@ -159,9 +159,7 @@ def test_ctrl_c_ends_parent_and_workers_at_once(folder):
     with start_parent(folder, 600) as parent:
         workers = started(folder)
         os.killpg(parent.pid, signal.SIGINT)
-        begun = time.monotonic()
-        _, err = parent.communicate(timeout=10)
-    assert time.monotonic() - begun < 5
+        _, err = parent.communicate(timeout=HANGS)  # the jobs would sleep for twice as long
     assert err.count("Traceback") == 1 and err.rstrip().endswith("KeyboardInterrupt")
     assert parent.returncode == -signal.SIGINT
     assert not any(worker.is_running() for worker in workers)
@@ -171,7 +169,7 @@ def test_workers_ignore_sigint_of_their_own(folder):
     with start_parent(folder, 1.0) as parent:
         for worker in started(folder):
             worker.send_signal(signal.SIGINT)
-        out, err = parent.communicate(timeout=30)
+        out, err = parent.communicate(timeout=HANGS)
     assert (out, err) == ("finished\n", "")
 
 
@@ -179,10 +177,10 @@ def test_workers_follow_a_killed_parent(folder):
     with start_parent(folder, 600) as parent:
         workers = started(folder)
         parent.kill()
-        parent.wait(5)
-        _, alive = psutil.wait_procs(workers, timeout=5)
+        parent.wait(HANGS)
+        _, alive = psutil.wait_procs(workers, timeout=HANGS)
         assert not alive
-        assert parent.communicate(timeout=5)[1] == ""
+        assert parent.communicate(timeout=HANGS)[1] == ""
 
 
 def test_a_worker_that_cannot_start_is_not_blamed_on_a_shard(tmp_path):
@@ -199,7 +197,7 @@ def test_a_worker_that_cannot_start_is_not_blamed_on_a_shard(tmp_path):
             list(engine.imap(here, range(3)))
         """)
     )
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=HANGS, check=False)
     assert "EngineError: worker processes end while they start" in done.stderr
     assert "shard" not in done.stderr.splitlines()[-1]
 
@@ -216,5 +214,5 @@ def test_a_function_of_a_guarded_script_works(tmp_path):
                 print(list(engine.imap(len, ["ab"])), list(engine.imap(here, range(3))))
         """)
     )
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=HANGS, check=False)
     assert (done.stdout, done.stderr) == ("[2] [1, 2, 3]\n", "")

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from oracles import dynamic_dense as dense
 from undertow.kernels import cooccurrence_field as field
 from undertow.models.dynamic_start import make_table
+from waiting import HANGS
 
 
 def example(a: int = 4, w: int = 5, d: int = 2, seed: int = 0) -> tuple[Any, Any, Any]:
@@ -83,9 +84,9 @@ def test_tiles_add_up_and_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch)
     assert three.rows.tobytes() == one.rows.tobytes() and three.columns.tobytes() == one.columns.tobytes()
     # threads do not come along into a forked process: it must not wait for those of its parent
     all_at_work = threading.Barrier(3)
-    list(field._in_order(lambda _: all_at_work.wait(10), range(3), 3))
+    list(field._in_order(lambda _: all_at_work.wait(HANGS), range(3), 3))
     with multiprocessing.get_context("fork").Pool(1) as forked:
-        there = forked.apply_async(field.field_sums, (X, Y, p, q, 2, 3)).get(timeout=20)
+        there = forked.apply_async(field.field_sums, (X, Y, p, q, 2, 3)).get(timeout=HANGS)
     assert there.rows.tobytes() == one.rows.tobytes()
 
 

@@ -69,7 +69,7 @@ def check_against_enumeration(ids, offsets, params, **options):
 
 @pytest.mark.parametrize("kind", OPERATORS)
 def test_equals_the_sum_over_all_paths(kind, tiny_chunks):
-    @settings(deadline=None, max_examples=12, derandomize=True)
+    @settings(max_examples=12, derandomize=True)
     @given(
         lengths=st.lists(st.integers(0, 6), min_size=1, max_size=7).filter(any),
         seed=st.integers(0, 1000),

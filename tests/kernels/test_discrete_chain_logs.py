@@ -29,7 +29,7 @@ def total_by_enumeration(log_obs, offsets, initial, transition):
     return [enumerate_paths(initial, transition, np.exp(s)) for s in shifted]
 
 
-@settings(deadline=None, max_examples=60, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(
     lengths=st.lists(st.integers(0, 6), min_size=1, max_size=4),
     K=st.integers(1, 5),

@@ -85,7 +85,7 @@ def check_steady(sentences, seed):
     close(filter_only(ids, offsets, missing, table, A, H), filtered, rtol=2e-6)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(SENTENCES, SEEDS)
 def test_steady_smoother_equals_the_loop(sentences, seed) -> None:
     check_steady(sentences, seed)
@@ -93,7 +93,7 @@ def test_steady_smoother_equals_the_loop(sentences, seed) -> None:
 
 @pytest.mark.usefixtures("tiny_pieces")
 def test_steady_smoother_in_pieces_equals_the_loop() -> None:
-    @settings(deadline=None, max_examples=60)
+    @settings(max_examples=60)
     @given(st.lists(st.lists(TOKEN, max_size=25), max_size=5), SEEDS)
     def check(sentences, seed):
         check_steady(sentences, seed)
@@ -112,7 +112,7 @@ def check_exact(sentences, seed, truth):
     close(s, smoothed, rtol=5e-6)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(SENTENCES, SEEDS)
 def test_exact_smoother_equals_the_joint_gaussian(sentences, seed) -> None:
     check_exact(sentences, seed, joint_gaussian)
@@ -120,7 +120,7 @@ def test_exact_smoother_equals_the_joint_gaussian(sentences, seed) -> None:
 
 @pytest.mark.usefixtures("tiny_pieces")
 def test_exact_smoother_in_pieces_equals_the_dense_kalman_smoother() -> None:
-    @settings(deadline=None, max_examples=30)
+    @settings(max_examples=30)
     @given(st.lists(st.lists(TOKEN, max_size=25), max_size=4), SEEDS)
     def check(sentences, seed):
         check_exact(sentences, seed, dense_kalman)
@@ -128,7 +128,7 @@ def test_exact_smoother_in_pieces_equals_the_dense_kalman_smoother() -> None:
     check()
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(TOKEN, max_size=7), SEEDS)
 def test_covariances_and_oracles_agree(sentence, seed) -> None:
     model, _ = model_of(seed)
@@ -287,7 +287,7 @@ def test_a_recursion_that_never_forgets_is_not_cut() -> None:
     assert batch.pack(np.array([0]), long, 64).previous is not None
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(TOKEN, max_size=12), st.integers(0, 14), SEEDS)
 def test_stream_equals_the_smoother_of_what_was_seen(sentence, delay, seed) -> None:
     _, steady = model_of(seed)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from scipy.sparse import csr_array
@@ -25,7 +25,6 @@ def marked(sentences):
     return ids
 
 
-@settings(deadline=None)
 @given(SENTENCES, st.integers(0, 20))
 def test_positions_are_where_the_word_stands(sentences, first) -> None:
     ids, _ = flat(sentences)
@@ -35,7 +34,6 @@ def test_positions_are_where_the_word_stands(sentences, first) -> None:
         assert positions[bounds[w] : bounds[w + 1]].tolist() == expected
 
 
-@settings(deadline=None)
 @given(SENTENCES, st.integers(1, 4), st.data())
 def test_rows_of_a_block_equal_the_definition(sentences, lags, data) -> None:
     tokens = marked(sentences)
@@ -72,7 +70,6 @@ def test_many_words_and_many_occurrences() -> None:
     assert (rows != truth).nnz == 0
 
 
-@settings(deadline=None)
 @given(st.integers(1, 4), st.integers(1, 6), st.integers(1, 150), st.integers(0, 2**32 - 1))
 def test_sum_rows_adds_matrices(n_parts, n_rows, n, seed) -> None:
     rng = np.random.default_rng(seed)

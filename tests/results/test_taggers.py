@@ -24,6 +24,7 @@ from undertow.results.tagging.crf import add_window
 from undertow.results.tagging.crf_file import check_model_bytes
 from undertow.results.tagging.word_features import WordFeatures, shape
 from undertow.text.tagged import read_tagged
+from waiting import HANGS
 
 needs_crf = pytest.mark.skipif(find_spec("pycrfsuite") is None, reason="python-crfsuite is not installed")
 
@@ -91,7 +92,7 @@ def test_a_saved_tagger_needs_nothing_but_its_directory(model: LDS, tmp_path: Pa
         "README.md", "config.json", "model.safetensors", "vocabulary.txt",
     ]  # fmt: skip
     code = f"import undertow; print(undertow.load({str(tmp_path / 'elsewhere')!r}).predict([['the', 'lake', 'runs']]))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=HANGS)
     assert done.stdout.strip() == str(loaded.predict([["the", "lake", "runs"]]))
 
 

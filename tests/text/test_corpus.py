@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from undertow.text import corpus_build
 from undertow.text.reading import ReadingOptions
 from undertow.text.verify import verify_corpus
 from undertow.text.word_counts import WordCounts
+from waiting import HANGS, wait_for
 
 TEXT = "The cat sat on the mat. The dog didn't.\nA second line with 3.5 numbers!\n\nThe end.\n"
 SMALL = ReadingOptions(chunk_bytes=64)
@@ -257,13 +257,11 @@ def test_a_killed_build_in_processes_leaves_no_children(text_file: Path, tmp_pat
         assert process.stdin
         process.stdin.write((TEXT * 8000).encode())
         process.stdin.flush()
-        deadline = time.monotonic() + 60
-        while not list((tmp_path / "c.partial").glob("part-*")) and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_for(lambda: list((tmp_path / "c.partial").glob("part-*")))
         children = psutil.Process(process.pid).children(recursive=True)
         process.kill()
     assert list((tmp_path / "c.partial").glob("part-*"))
-    _, alive = psutil.wait_procs(children, timeout=10)
+    _, alive = psutil.wait_procs(children, timeout=HANGS)
     assert not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE]
 
 

@@ -66,7 +66,6 @@ def corpus_dir(tmp_path: Path) -> Path:
     return tmp_path / "c"
 
 
-@settings(deadline=None)
 @given(SENTENCES, st.integers(1, 5), st.booleans())
 def test_counts_equal_the_definition(sentences: list[list[str]], lags: int, across: bool) -> None:
     corpus = Corpus.from_sentences(sentences)
@@ -96,7 +95,7 @@ def test_row_is_the_later_word() -> None:
 
 
 @pytest.mark.usefixtures("small_blocks")
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(1, 6), st.integers(0, 1000), st.booleans(), st.integers(1, 4), st.integers(5, 400))
 def test_blocks_runs_and_lag_groups_change_nothing(
     tmp_path_factory, lags: int, seed: int, across: bool, at_once: int, run: int
@@ -114,7 +113,7 @@ def test_blocks_runs_and_lag_groups_change_nothing(
         assert_array_equal(counts.matrix(k).toarray(), dense(truth[k - 1], len(corpus.vocabulary)))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(SENTENCES, SENTENCES, st.integers(1, 4))
 def test_addition_is_counting_both_texts(first: list[list[str]], second: list[list[str]], lags: int) -> None:
     whole = Corpus.from_sentences(first + second)

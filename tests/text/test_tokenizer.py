@@ -102,7 +102,7 @@ TEXTS = st.one_of(st.lists(PIECES, max_size=30).map("".join), st.text(max_size=4
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(TEXTS, st.sampled_from(OPTIONS))
 @example("a.b.c. x.", {})
 @example("1.'s", {})
@@ -134,7 +134,6 @@ def decode(tokenised) -> list[list[str]]:
     return [tokens[e - n : e] for e, n in zip(ends, tokenised.lengths, strict=True)]
 
 
-@settings(deadline=None)
 @given(TEXTS)
 def test_numbered_tokens_are_the_tokens(text: str) -> None:
     numbered = Tokenizer().tokenise(text.encode())

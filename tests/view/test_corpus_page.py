@@ -11,6 +11,7 @@ import pytest
 
 from undertow import Corpus, LagCounts
 from undertow.view.corpus_page import corpus_page
+from waiting import HANGS
 
 HOSTILE = "<img/src=x/onerror=\"document.title='owned'\">"
 FLAGS = [
@@ -54,7 +55,7 @@ def test_real_chromium_shows_it(page: str, tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(page)
     done = subprocess.run(
         [chromium, *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", (tmp_path / "page.html").as_uri()],
-        capture_output=True, check=True, text=True, timeout=60,
+        capture_output=True, check=True, text=True, timeout=HANGS,
     )  # fmt: skip
     assert "CONSOLE" not in done.stderr  # errors and warnings of the page
     dom = done.stdout

@@ -17,6 +17,7 @@ from sentences import is_one_sentence
 from undertow.errors import InputError, MissingExtraError
 from undertow.models.dynamic_map import MapData
 from undertow.view.map_pictures import save_film, save_picture
+from waiting import HANGS
 
 needs_matplotlib = pytest.mark.skipif(
     importlib.util.find_spec("matplotlib") is None, reason="pictures need the extra viz"
@@ -114,7 +115,7 @@ def test_a_film_goes_from_the_first_time_to_the_last(ending: str, tmp_path: Path
     # the ffmpeg that wrote the one reads both
     command = [imageio_ffmpeg.get_ffmpeg_exe(), "-loglevel", "error", "-i", str(tmp_path / f"m.{ending}")]
     raw = subprocess.run(
-        [*command, "-f", "rawvideo", "-pix_fmt", "rgb24", "-"], capture_output=True, check=True, timeout=120
+        [*command, "-f", "rawvideo", "-pix_fmt", "rgb24", "-"], capture_output=True, check=True, timeout=HANGS
     ).stdout
     pictures = np.frombuffer(raw, np.uint8).reshape(-1, 720, 1280, 3).astype(float)
     moved = (np.abs(pictures[0] - pictures[-1]) > 60).any(axis=-1)

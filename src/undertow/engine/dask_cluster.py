@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
@@ -12,13 +14,12 @@ from typing import Any
 
 from undertow.engine import wire
 from undertow.engine.base import Engine, R, S, check_workers
-from undertow.engine.dispatch import Job, Outcome, in_order
+from undertow.engine.dispatch import MAX_FAILED_STARTS, Job, Outcome, in_order
 from undertow.errors import EngineError, InputError, MissingExtraError
 
 CONNECT_SECONDS = 10
-WORKERLESS_SECONDS = 60  # a cluster may be replacing its last worker, or waiting for a batch queue
+TELL_SECONDS = 10  # after so long without a worker we say that we wait; how long that may last, nobody here knows
 POLL_SECONDS = 0.5  # how soon the death of a worker is noticed
-GATHER_SECONDS = 30  # first patience with a result in transfer, doubled while its worker lives
 
 # undertow's shards are meant to be large; Dask's advice to load the data with Dask does not apply.
 QUIET = {"distributed.admin.large-graph-warning-threshold": "1 TB"}
@@ -31,6 +32,10 @@ class DaskCluster(Engine):
 
     Each shard is pinned to one worker, because Dask blames every task that waits on a dead worker; so a death
     points at its cause, and a shard is given up after three. `tls://` needs `tls_ca`, `tls_cert`, `tls_key`.
+
+    A cluster without workers is waited for, as a busy machine or a batch queue may take long to start one. It is an
+    error when none can come: the scheduler is gone, Dask's `distributed.scheduler.no-workers-timeout` has passed, or
+    a cluster of this machine has closed its workers or cannot start them.
     """
 
     def __init__(
@@ -59,7 +64,7 @@ class DaskCluster(Engine):
     def imap(self, fn: Callable[[S], R], shards: Iterable[S]) -> Generator[R, None, None]:
         """Yield `fn(shard)` in shard order."""
         task = wire.pack_task(fn)
-        crew = _Crew(self.connect(), task)
+        crew = _Crew(self.connect(), task, self._place())
         try:
             yield from in_order(crew, shards)
         except (OSError, RuntimeError) as error:
@@ -82,7 +87,7 @@ class DaskCluster(Engine):
             CLIENT_LOG.setLevel(logging.CRITICAL)
             try:
                 if self.address is None:
-                    self._cluster = distributed.LocalCluster(
+                    self._cluster = _local_cluster(
                         n_workers=self.n_workers,
                         threads_per_worker=1,
                         host="127.0.0.1",
@@ -137,11 +142,14 @@ class DaskCluster(Engine):
 class _Crew:
     """The workers of a cluster, watched by address: those that vanish have died."""
 
-    def __init__(self, client: Any, task: bytes) -> None:
+    def __init__(self, client: Any, task: bytes, place: str) -> None:
         self.client = client
+        self.place = place
         self.slots: dict[str, int] = {}
         self.held: dict[Any, tuple[Job, str]] = {}  # future → job, worker address
         self.seen = self.looked = time.monotonic()
+        self.told = False  # that we wait for workers
+        self.starts: set[int] = set()  # process ids of a local cluster's workers since one was last seen to live
         # As a task and not as scattered data: it is made again when the worker that holds it dies.
         self.task = self._submit(_hold, task)
         self._look()
@@ -173,7 +181,7 @@ class _Crew:
             self._look()
         outcomes = []
         for future, (job, address) in list(self.held.items()):
-            if future.status != "pending":
+            if future.status not in ("pending", "lost"):  # lost: made, and gone with its worker before we had it
                 outcomes.append(self._outcome(future, job, address))
             elif address not in self.slots:
                 outcomes.append(Outcome(job, None, deaths=1))
@@ -193,27 +201,37 @@ class _Crew:
         from distributed import CancelledError
         from distributed.scheduler import KilledWorker
 
-        patience = GATHER_SECONDS
-        while True:
-            try:
-                return Outcome(job, future.result(timeout=patience))
-            except TimeoutError:
-                self._look()
-                if address not in self.slots:  # it died with the result, which no other worker may make again
-                    return Outcome(job, None, deaths=1)
-                patience *= 2
-            except KilledWorker as error:
-                # A worker that comes back under its old address is tried again by Dask, unseen from here.
-                return Outcome(job, None, deaths=error.allowed_failures + 1)
-            except CancelledError as error:
-                if self.client.status == "running":
-                    raise EngineError(f"{job.name} was cancelled on the Dask cluster by somebody else.") from error
+        try:
+            reply = self.client.sync(self._fetch, future, address)
+        except KilledWorker as error:
+            # A worker that comes back under its old address is tried again by Dask, unseen from here.
+            return Outcome(job, None, deaths=error.allowed_failures + 1)
+        except CancelledError as error:
+            if self.client.status == "running":
+                raise EngineError(f"{job.name} was cancelled on the Dask cluster by somebody else.") from error
+            raise ConnectionError("the scheduler is gone") from error
+        except Exception as error:  # what `fn` raises travels inside the reply: this is Dask's own trouble
+            if self.client.status != "running":
                 raise ConnectionError("the scheduler is gone") from error
-            except Exception as error:  # what `fn` raises travels inside the reply: this is Dask's own trouble
-                raise EngineError(
-                    f"Dask could not run {job.name} ({wire.flat(error)}): "
-                    "check that the workers have this process's versions of undertow, Python and Dask."
-                ) from error
+            raise EngineError(
+                f"Dask could not run {job.name} ({wire.flat(error)}): "
+                "check that the workers have this process's versions of undertow, Python and Dask."
+            ) from error
+        return Outcome(job, reply, deaths=int(reply is None))
+
+    async def _fetch(self, future: Any, address: str) -> bytes | None:
+        """The result, however long its way; None if its worker died with it, as no other may make it again."""
+        transfer = asyncio.ensure_future(self.client.gather(future, asynchronous=True))
+        try:
+            while True:
+                done, _ = await asyncio.wait({transfer}, timeout=POLL_SECONDS)
+                if done:
+                    reply: bytes = transfer.result()
+                    return reply
+                if address not in await self.client.nthreads(asynchronous=True):
+                    return None
+        finally:
+            transfer.cancel()
 
     def _look(self) -> None:
         """See which workers live, and how many shards each can run."""
@@ -221,10 +239,52 @@ class _Crew:
         self.looked = time.monotonic()
         if self.slots:
             self.seen = self.looked
-        elif self.looked - self.seen > WORKERLESS_SECONDS:
+            self.starts.clear()
+            return
+        if self.task.status == "error":  # the scheduler has its own limit: distributed.scheduler.no-workers-timeout
+            error = self.task.exception()
             raise EngineError(
-                f"the Dask cluster had no workers for {WORKERLESS_SECONDS} s: start some with `dask worker`."
+                f"the Dask cluster at {self.place} has no workers ({wire.flat(error)}): start some with `dask worker`."
+            ) from error
+        if not self._starts_workers() and not self.told and self.looked - self.seen >= TELL_SECONDS:
+            self.told = True
+            warnings.warn(
+                f"The Dask cluster at {self.place} has no workers: waiting until one joins. If none is on its way, "
+                "start some with `dask worker` or the cluster's `scale`, or press Ctrl-C. (A cluster on a busy machine "
+                "needs a longer `distributed.deploy.lost-worker-timeout`, or it closes workers that start slowly.)",
+                stacklevel=2,
             )
+
+    def _starts_workers(self) -> bool:
+        """Whether workers are known to be starting; an error if it is known that none can come.
+
+        Only a cluster of this machine and of a fixed size can be asked, by its nannies, which start the workers.
+        """
+        cluster = getattr(self.client, "cluster", None)
+        if not isinstance(cluster, _distributed().LocalCluster) or getattr(cluster, "_adaptive", None) is not None:
+            return False
+
+        async def ask() -> list[tuple[str, int | None]] | None:
+            if set(cluster.worker_spec) - set(cluster.workers):
+                return None  # nannies that are starting themselves, or that the cluster has closed: it does not say
+            return [(nanny.status.name, getattr(nanny, "pid", None)) for nanny in cluster.workers.values()]
+
+        nannies = self.client.sync(ask)  # in the thread they run in
+        if nannies is None:
+            return False
+        if not any(status in ("created", "init", "starting", "running") for status, _ in nannies):
+            raise EngineError(
+                "the local Dask cluster has no workers and is starting none: "
+                "check the free memory and Dask's log, then start a new cluster."
+            )
+        self.starts.update(pid for _, pid in nannies if pid is not None)
+        # One of each nanny's can be a process that did join: it has died, but is not yet reaped.
+        if len(self.starts) > (1 + MAX_FAILED_STARTS) * len(nannies):
+            raise EngineError(
+                "the worker processes of the local Dask cluster end while they start: "
+                "check the free memory, and the preloads in Dask's configuration."
+            )
+        return True
 
     def _submit(self, fn: Callable[..., bytes], *args: object, **options: object) -> Any:
         import dask
@@ -247,3 +307,20 @@ def _distributed() -> Any:
     except ImportError as error:
         raise MissingExtraError("a Dask cluster needs Dask: pip install 'undertow[dask]'.") from error
     return distributed
+
+
+def _local_cluster(**options: Any) -> Any:
+    """A `LocalCluster` that keeps its nannies.
+
+    Dask's own closes a nanny for good when its worker died and the next one has not joined within
+    `distributed.deploy.lost-worker-timeout`, 15 s. On a busy machine a worker needs longer to start, so that a few
+    deaths would leave a cluster with no workers and none to come.
+    """
+    import dask
+
+    class Patient(_distributed().LocalCluster):  # type: ignore[misc]
+        def _update_worker_status(self, op: str, msg: Any) -> None:
+            with dask.config.set({"distributed.deploy.lost-worker-timeout": "10000 days"}):
+                super()._update_worker_status(op, msg)
+
+    return Patient(**options)

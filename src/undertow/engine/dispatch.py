@@ -12,6 +12,7 @@ from undertow.engine.base import AHEAD, label
 from undertow.errors import EngineError
 
 MAX_DEATHS = 3
+MAX_FAILED_STARTS = 3
 
 
 @dataclass(eq=False)

@@ -16,10 +16,9 @@ from typing import Any
 
 from undertow.engine import wire
 from undertow.engine.base import Engine, R, S, check_workers
-from undertow.engine.dispatch import Job, Outcome, in_order
+from undertow.engine.dispatch import MAX_FAILED_STARTS, Job, Outcome, in_order
 from undertow.errors import EngineError
 
-MAX_FAILED_STARTS = 3
 PATIENCE = 5.0  # seconds a worker gets to obey SIGTERM before SIGKILL
 
 
