@@ -218,6 +218,7 @@ class HMM(Estimator):
     def _finish(self, params: Params, history: list[float], scores: list[float], corpus: Corpus) -> None:
         """Set the fitted attributes, all at once."""
         self.params_ = params
+        self._derived = hmm_queries.Derived(params)
         self.vocabulary_ = corpus.vocabulary
         self.tokenizer_ = corpus.manifest.get("tokenizer")
         self.validation_history_ = scores
@@ -300,7 +301,8 @@ class HMM(Estimator):
         rng = check_random_state(random_state)
         [ids] = encode_sentences(self.vocabulary_, [prefix])
         boundary = None if self.carry else self.vocabulary_.boundary_id
-        drawn = hmm_queries.sample_words(self.params_, int(n_tokens), rng, ids, boundary, self.vocabulary_.counts > 0)
+        drawable = self.vocabulary_.counts > 0
+        drawn = hmm_queries.sample_words(self._tables(), int(n_tokens), rng, ids, boundary, drawable)
         return [self.vocabulary_.words[i] for i in drawn]
 
     # --- states -----------------------------------------------------------------------------------------
@@ -315,7 +317,7 @@ class HMM(Estimator):
         if view not in VIEWS:
             raise InputError(f"view={view!r} must be one of {', '.join(VIEWS)}.")
         wide = view == "features" and self.params_.n_states > WIDEST
-        table = hmm_queries.profile(self.params_) if wide else None
+        table = self._tables().profile if wide else None
         out = []
         for ids, bounds, edges in self._runs(X):
             rows = hmm_queries.projected(self.params_, ids, bounds, table)
@@ -353,10 +355,16 @@ class HMM(Estimator):
         """The n steps between states that tell most of what comes next, in words."""
         self._check_fitted()
         words = {}
-        steps = hmm_queries.typical_transitions(self.params_, n)
+        steps = hmm_queries.typical_transitions(self._tables(), n)
         for state in {z for _, *ends in steps for z in ends}:
             words[state] = [w.word for w in self.top_words(state, n_words)]
         return [Step(p, words[z], words[z_next]) for p, z, z_next in steps]
+
+    def _tables(self) -> hmm_queries.Derived:
+        """Tables derived from the parameters, made anew where somebody has set others."""
+        if self._derived.params is not self.params_:
+            self._derived = hmm_queries.Derived(self.params_)
+        return self._derived
 
     def _runs(self, X: Sentences) -> Iterable[tuple[Any, Any, Any]]:
         """(ids, bounds of independent sequences, edges of sentences) in runs of bounded size, unless carried over."""
@@ -395,6 +403,7 @@ class HMM(Estimator):
 
     def _restore(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
         self.params_ = hmm_storage.restored(tensors, state.fitted["sizes"])
+        self._derived = hmm_queries.Derived(self.params_)
         self.tokenizer_ = state.fitted["tokenizer"]
         self.validation_history_ = [float(x) for x in state.fitted["validation_history"]]
 
