@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from undertow.engine import Engine, Serial, Threads, count_workers
+from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError
 from undertow.models import hmm_em, hmm_queries, hmm_storage
 from undertow.models.base import (
@@ -134,6 +135,7 @@ class HMM(Estimator):
 
     # --- fitting ----------------------------------------------------------------------------------------
 
+    @one_blas_thread()
     def fit(
         self, X: Sentences, y: Any = None, *, validation: Sentences | None = None, engine: Engine | None = None
     ) -> Self:
@@ -246,6 +248,7 @@ class HMM(Estimator):
 
     # --- as a language model ----------------------------------------------------------------------------
 
+    @one_blas_thread()
     def log_probabilities(self, X: Sentences) -> list[npt.NDArray[np.float64]]:
         """log p(token | tokens before it), one array a sentence; −inf for a word of probability zero.
 
@@ -287,12 +290,14 @@ class HMM(Estimator):
         """(V,) probability of every word after the tokens of `prefix`; sums to one."""
         return self._next(prefix)
 
+    @one_blas_thread()
     def _next(self, prefix: Sequence[str]) -> npt.NDArray[np.float64]:
         self._check_fitted()
         [ids] = encode_sentences(self.vocabulary_, [prefix])
         p = self.params_.word_probabilities(hmm_queries.state_after(self.params_, ids))
         return np.asarray(p / p.sum())
 
+    @one_blas_thread()
     def sample(self, n_tokens: int = 50, *, random_state: Any = 0, prefix: Sequence[str] = ()) -> list[str]:
         """Tokens drawn from the model, going on from `prefix`; after the boundary word a sentence begins anew."""
         self._check_fitted()
@@ -307,6 +312,7 @@ class HMM(Estimator):
 
     # --- states -----------------------------------------------------------------------------------------
 
+    @one_blas_thread()
     def transform(self, X: Sentences, view: str = "features") -> list[npt.NDArray[np.float32]]:
         """One float32 array (n_tokens, d) a sentence: where the hidden state is, given the whole sentence.
 
@@ -328,6 +334,7 @@ class HMM(Estimator):
         """(n_tokens, Z) distributions of the state of each token, given its sentence."""
         return self.transform(X, "posterior")
 
+    @one_blas_thread()
     def decode(self, X: Sentences, method: str = "posterior") -> list[npt.NDArray[np.int64]]:
         """A state for each token: the most probable one by itself ("posterior"), or of the best path ("viterbi").
 
@@ -351,6 +358,7 @@ class HMM(Estimator):
         found = hmm_queries.relevant_words(self.params_, int(state), n, self.vocabulary_.counts, relevance)
         return [WordProbability(self.vocabulary_.words[w], p) for w, p in found]
 
+    @one_blas_thread()
     def transitions(self, n: int = 10, *, n_words: int = 5) -> list[Step]:
         """The n steps between states that tell most of what comes next, in words."""
         self._check_fitted()
