@@ -1,8 +1,8 @@
 """One EM pass of hidden Markov models with blocks over WikiText-2's training text, and what questions to one cost.
 
-    OMP_NUM_THREADS=1 .venv/bin/python benchmarks/hmm_blocks.py [pairs] [low-rank] [questions] [--tokens N] [--model DIR]
+    OMP_NUM_THREADS=1 .venv/bin/python benchmarks/hmm_blocks.py [pairs] [low-rank] [questions] [--tokens N]
 
-`questions` asks the default model (of two passes, fitted here unless --model names a saved one) on the validation text;
+`questions` asks the default model on the validation text, after two passes, unless `--model` names a saved one;
 its times are processor time. *first* is the first question of a fresh model, with the tables it makes and keeps.
 
 Exchange clusters for blocks, a random start, eight chunks, two threads: the pass is what `HMM.fit` does, with M-steps.

@@ -25,7 +25,10 @@ def text(n_words: int = 500, n_sentences: int = 400) -> list[list[str]]:
     words = rng.choice(n_words, (n_sentences, 20), p=p / p.sum())
     words[:, 1::2] = (words[:, ::2] * 7 + rng.integers(0, 3, words[:, ::2].shape)) % n_words
     lines = [[f"w{w}" for w in line] for line in words]
-    return [*lines, sum(lines[:5], [])]  # a long one, the last of whose tokens go through BLAS one at a time
+    return [
+        *lines,
+        [word for line in lines[:5] for word in line],
+    ]  # a long one, the last of whose tokens go through BLAS one at a time
 
 
 def events() -> list[tuple[int, str, str, float]]:

@@ -324,6 +324,24 @@ def test_callbacks_see_every_pass_and_progress_is_printed(capsys: Any) -> None:
     assert json.dumps(model._fitted_scalars())
 
 
+AUTO = [
+    (BLOCKS, "random"),
+    (LOW_RANK, "clusters"),
+    (DENSE, "clusters"),
+    (PLAIN_LOW_RANK, "clusters"),
+    (BAND, "clusters"),
+    ({"n_states": 520}, "random"),  # blocks by default
+]
+
+
+@pytest.mark.parametrize(("form", "init"), AUTO, ids=[*NAMES, "blocks by default"])
+def test_the_default_start_is_the_one_for_the_form(form: dict[str, Any], init: str) -> None:
+    default, asked = made(form, n_iter=1), made(form, n_iter=1, init=init)
+    assert default.init == "auto"
+    for name, tensor in default._tensors().items():
+        assert tensor.tobytes() == asked._tensors()[name].tobytes(), name
+
+
 # --- questions on models with many states ---------------------------------------------------------------
 
 

@@ -13,9 +13,34 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-_lock = threading.Lock()
-_inside = 0  # callers that are inside now, in all threads
-_limit: Any = None  # what the first of them set, and the last one takes back
+
+class _Limit:
+    """The limit that all threads of this process share: set by the first inside, taken back by the last."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.n_inside = 0
+        self.kept: Any = None
+
+    def enter(self) -> None:
+        libraries = _libraries()
+        with self.lock:
+            if self.n_inside == 0:
+                _take_control()
+                self.kept = libraries.limit(limits=1, user_api="blas")
+            self.n_inside += 1
+
+    def leave(self) -> None:
+        with self.lock:
+            self.n_inside -= 1
+            if self.n_inside == 0:
+                _take_control()
+                self.kept.restore_original_limits()
+                _take_control()  # and leave it to others
+                self.kept = None
+
+
+_limit = _Limit()
 
 
 @cache
@@ -38,20 +63,8 @@ def _take_control() -> None:
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Every BLAS of this process runs in its caller's thread inside, and as before when the last caller has left."""
-    global _inside, _limit
-    with _lock:
-        if _inside == 0:
-            libraries = _libraries()
-            _take_control()
-            _limit = libraries.limit(limits=1, user_api="blas")
-        _inside += 1
+    _limit.enter()
     try:
         yield
     finally:
-        with _lock:
-            _inside -= 1
-            if _inside == 0:
-                _take_control()
-                _limit.restore_original_limits()
-                _take_control()  # and leave it to others
-                _limit = None
+        _limit.leave()

@@ -61,11 +61,12 @@ class HMM(Estimator):
     n_states: Z. n_blocks: words and states are cut into so many blocks and a state emits only words of its block; None:
     one for every 32 states, none (1) below 512 states. rank: None for a full transition (with blocks: a matrix for each
     pair of blocks seen), or F for one through F features. band: half-width of a band beside a low rank, without blocks
-    only. init: "random" (blocks are clusters all the same), "clusters" or "spectral". parameterization: "table" (EM) or
-    "neural" (needs PyTorch). n_iter: passes over the text; n_chunks: parts of it after each of which the parameters are
-    renewed (1: plain EM). smoothing: multiplies all pseudo-counts; 0 is maximum likelihood. carry: go on from sentence
-    to sentence instead of beginning each anew. validation: share of the text, its end, that is held out to stop early;
-    None for none. warm_start: let `fit` go on from the parameters at hand.
+    only. init: "random" (blocks are clusters all the same), "clusters" or "spectral"; "auto" is "random" for blocks
+    with a full transition and "clusters" for all else (a low rank, a band, no blocks, neural or not). parameterization:
+    "table" (EM) or "neural" (needs PyTorch). n_iter: passes over the text; n_chunks: parts of it after each of which
+    the parameters are renewed (1: plain EM). smoothing: multiplies all pseudo-counts; 0 is maximum likelihood. carry:
+    go on from sentence to sentence instead of beginning each anew. validation: share of the text, its end, that is held
+    out to stop early; None for none. warm_start: let `fit` go on from the parameters at hand.
     """
 
     kind = "hmm"
@@ -77,7 +78,7 @@ class HMM(Estimator):
         n_blocks: int | None = None,
         rank: int | None = None,
         band: int = 0,
-        init: str = "random",
+        init: str = "auto",
         parameterization: str = "table",
         n_iter: int = 12,
         n_chunks: int = 8,
@@ -122,7 +123,7 @@ class HMM(Estimator):
             raise InputError(f"HMM: rank={self.rank} is above n_states={self.n_states}: a rank at most that is full.")
         if self.band and (self.rank is None or (self.n_blocks or 1) > 1):
             raise InputError("HMM: a band goes with a rank and without blocks: give rank, and n_blocks=1.")
-        for name, allowed in (("init", INITS), ("parameterization", ("table", "neural"))):
+        for name, allowed in (("init", ("auto", *INITS)), ("parameterization", ("table", "neural"))):
             if getattr(self, name) not in allowed:
                 raise InputError(f"HMM: {name}={getattr(self, name)!r} must be one of {', '.join(allowed)}.")
         if not (_is_number(self.smoothing) and self.smoothing >= 0):
