@@ -1,6 +1,9 @@
-"""One EM pass of hidden Markov models with blocks over WikiText-2's training text.
+"""One EM pass of hidden Markov models with blocks over WikiText-2's training text, and what questions to one cost.
 
-    OMP_NUM_THREADS=1 .venv/bin/python benchmarks/hmm_blocks.py [pairs] [low-rank] [--tokens N]
+    OMP_NUM_THREADS=1 .venv/bin/python benchmarks/hmm_blocks.py [pairs] [low-rank] [questions] [--tokens N]
+
+`questions` asks the default model on the validation text, after two passes, unless `--model` names a saved one;
+its times are processor time. *first* is the first question of a fresh model, with the tables it makes and keeps.
 
 Exchange clusters for blocks, a random start, eight chunks, two threads: the pass is what `HMM.fit` does, with M-steps.
 *bytes* are those of the parameters, *peak* is the largest memory the process ever had, start included.
@@ -11,6 +14,7 @@ from __future__ import annotations
 import argparse
 import lzma
 import os
+import pickle
 import resource
 import time
 from pathlib import Path
@@ -18,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from undertow import HMM, Corpus
+from undertow import HMM, Corpus, load
 
 ROWS: dict[str, list[tuple[int, int, int | None]]] = {
     "pairs": [(2**11, 128, None), (2**12, 128, None), (2**13, 128, None)],
@@ -26,17 +30,21 @@ ROWS: dict[str, list[tuple[int, int, int | None]]] = {
 }
 
 
-def corpus(n_tokens: int) -> Corpus:
+def sentences(part: str, n_tokens: int) -> list[list[str]]:
     data = Path(os.environ.get("UNDERTOW_DATA", Path(__file__).parents[2] / "shared" / "data"))
     lines: list[list[str]] = []
     n = 0
-    with lzma.open(data / "text" / "wikitext2.train.txt.xz", "rt", encoding="utf-8") as f:
+    with lzma.open(data / "text" / f"wikitext2.{part}.txt.xz", "rt", encoding="utf-8") as f:
         for line in f:
             lines.append([*line.split(), "<eos>"])
             n += len(lines[-1])
             if n >= n_tokens:
                 break
-    return Corpus.from_sentences(lines)
+    return lines
+
+
+def corpus(n_tokens: int) -> Corpus:
+    return Corpus.from_sentences(sentences("train", n_tokens))
 
 
 def one_pass(text: Corpus, n_states: int, n_blocks: int, rank: int | None) -> None:
@@ -59,11 +67,55 @@ def one_pass(text: Corpus, n_states: int, n_blocks: int, rank: int | None) -> No
     )
 
 
+def questions(n_tokens: int, saved: str | None) -> None:
+    text = sentences("valid", n_tokens)
+    model: Any = load(saved) if saved else HMM(n_iter=2, random_state=0, n_jobs=2).fit(corpus(n_tokens))
+    five = [line for line in text if 10 < len(line) < 40][:5]
+    n, n_drawn = sum(map(len, text)), 100_000
+
+    def ask(model: Any, again: bool) -> dict[str, float]:
+        spent: dict[str, float] = {}
+
+        def clock(name: str, question: Any) -> None:
+            began = time.process_time()
+            question()
+            spent[name] = time.process_time() - began
+
+        clock("transform of five sentences", lambda: model.transform(five))
+        clock("transitions(5)", lambda: model.transitions(5))
+        clock("sample(50)", lambda: model.sample(50))
+        clock("next_words", lambda: model.next_words(five[0][:5]))
+        clock("viterbi of five sentences", lambda: model.decode(five, "viterbi"))
+        if again:
+            clock("transform", lambda: model.transform(text))
+            clock("decode", lambda: model.decode(text))
+            clock("perplexity", lambda: model.perplexity(text))
+            clock("viterbi", lambda: model.decode(text, "viterbi"))
+            clock("sample", lambda: model.sample(n_drawn))
+        return spent
+
+    ask(model, again=True)  # compiles
+    first, later = ask(pickle.loads(pickle.dumps(model)), again=False), ask(model, again=True)  # noqa: S301  # its own
+    sizes = f"{model.params_.n_states:,} states, {model.params_.blocks.n_blocks} blocks"
+    print(f"| {sizes}, processor time | first | later |\n|---|---|---|")
+    for name, seconds in first.items():
+        print(f"| {name} | {1e3 * seconds:,.1f} ms | {1e3 * later[name]:,.1f} ms |")
+    for name in ("transform", "decode", "perplexity", "viterbi"):
+        print(f"| {name} of {n:,} tokens | | {n / later[name]:,.0f} tokens/s |")
+    print(f"| sample of {n_drawn:,} tokens | | {1e6 * later['sample'] / n_drawn:.1f} µs a token |")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rows", nargs="*", help=f"among {', '.join(ROWS)}")
+    parser.add_argument("rows", nargs="*", help=f"among {', '.join(ROWS)}, questions; the first two if none is given")
     parser.add_argument("--tokens", type=int, default=10**9)
+    parser.add_argument("--model", help="a saved HMM to ask")
     given = parser.parse_args()
+    if "questions" in given.rows:
+        questions(given.tokens, given.model)
+        given.rows.remove("questions")
+        if not given.rows:
+            return
     text = corpus(given.tokens)
     print(f"{text.n_tokens:,} tokens, {len(text.vocabulary):,} words; {np.__version__=}")
     print("| states | blocks | rank | wall | processor | tokens/s | bytes | peak |\n|---|---|---|---|---|---|---|---|")

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from undertow.kernels.block_chain import BlockLowRank, Blocks, PairSparse, offsets
 from undertow.kernels.discrete_chain import ChainParams
 from undertow.kernels.transitions import Dense, LowRank
 from undertow.kernels.transitions_band import BandComplement, BandLowRank, dense_to_band
 
+WORD_BLOCK = np.array([0, 0, 1, 1, 1, 2, 2, 0, -1])
+SIZES = np.array([2, 5, 1])
 OPERATORS = ("dense", "low rank", "band", "complement")
 
 
@@ -45,3 +50,30 @@ def observations(params, ids):
     seen = np.asarray(ids) >= 0
     rows[seen] = params.emission[np.asarray(ids)[seen]]
     return rows
+
+
+def blocks_and_emission(rng: Any, word_block: Any = WORD_BLOCK, sizes: Any = SIZES) -> tuple[Blocks, Any, Any]:
+    blocks = Blocks.of(word_block, sizes)
+    emission = rng.random(blocks.starts[-1]).astype(np.float32)
+    initial = rng.random(blocks.n_states).astype(np.float32)
+    return blocks, emission / 4, initial / initial.sum()
+
+
+def pair_sparse(rng: Any, blocks: Blocks, seen: list[tuple[int, int]]) -> PairSparse:
+    G, Z = blocks.n_blocks, blocks.n_states
+    pair = np.full((G, G), -1, dtype=np.int32)
+    for p, (b, b_next) in enumerate(seen):
+        pair[b, b_next] = p
+    starts = offsets([blocks.sizes[b] * blocks.sizes[c] for b, c in seen])
+    parts = [rng.random(n).astype(np.float32) for n in (int(starts[-1]), Z, Z)]
+    raw = PairSparse(blocks.first, pair, starts, *parts)
+    rows = raw.dense().sum(axis=1)
+    data = raw.data.copy()
+    for p, (b, c) in enumerate(seen):
+        data[starts[p] : starts[p + 1]] /= np.repeat(rows[blocks.first[b] : blocks.first[b + 1]], blocks.sizes[c])
+    return raw._replace(data=data, leave=raw.leave / rows)
+
+
+def low_rank(rng: Any, blocks: Blocks, F: int = 3) -> BlockLowRank:
+    R, ET = rng.random((2, blocks.n_states, F)).astype(np.float32)
+    return BlockLowRank(blocks.first, R / R.sum(axis=1, keepdims=True), ET / ET.sum(axis=0))

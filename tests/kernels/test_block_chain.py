@@ -7,42 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oracles.discrete_chain_dense import dense_answers, enumerated
+from hmm_models import blocks_and_emission, low_rank, pair_sparse
+from oracles.discrete_chain_dense import block_masses, dense_answers, enumerated
 from undertow.kernels import block_chain, block_low_rank
-from undertow.kernels.block_chain import BlockLowRank, Blocks, PairSparse, offsets
+from undertow.kernels.block_chain import Blocks, PairSparse
 
-WORD_BLOCK = np.array([0, 0, 1, 1, 1, 2, 2, 0, -1])
-SIZES = np.array([2, 5, 1])
 TEXT = np.array([0, 1, 3, 8, 5, 6, 2, 7, 8, 8, 4, 2, 3])  # word 8 is a missing observation
 BOUNDS = np.array([0, 5, 5, 12, 13])
 LIKE = {"rtol": 2e-5, "atol": 1e-6}
-
-
-def blocks_and_emission(rng: Any, word_block: Any = WORD_BLOCK, sizes: Any = SIZES) -> tuple[Blocks, Any, Any]:
-    blocks = Blocks.of(word_block, sizes)
-    emission = rng.random(blocks.starts[-1]).astype(np.float32)
-    initial = rng.random(blocks.n_states).astype(np.float32)
-    return blocks, emission / 4, initial / initial.sum()
-
-
-def pair_sparse(rng: Any, blocks: Blocks, seen: list[tuple[int, int]]) -> PairSparse:
-    G, Z = blocks.n_blocks, blocks.n_states
-    pair = np.full((G, G), -1, dtype=np.int32)
-    for p, (b, b_next) in enumerate(seen):
-        pair[b, b_next] = p
-    starts = offsets([blocks.sizes[b] * blocks.sizes[c] for b, c in seen])
-    parts = [rng.random(n).astype(np.float32) for n in (int(starts[-1]), Z, Z)]
-    raw = PairSparse(blocks.first, pair, starts, *parts)
-    rows = raw.dense().sum(axis=1)
-    data = raw.data.copy()
-    for p, (b, c) in enumerate(seen):
-        data[starts[p] : starts[p + 1]] /= np.repeat(rows[blocks.first[b] : blocks.first[b + 1]], blocks.sizes[c])
-    return raw._replace(data=data, leave=raw.leave / rows)
-
-
-def low_rank(rng: Any, blocks: Blocks, F: int = 3) -> BlockLowRank:
-    R, ET = rng.random((2, blocks.n_states, F)).astype(np.float32)
-    return BlockLowRank(blocks.first, R / R.sum(axis=1, keepdims=True), ET / ET.sum(axis=0))
 
 
 SEEN = [(0, 0), (0, 1), (1, 2), (2, 0), (1, 0), (2, 1)]
@@ -127,6 +99,42 @@ def test_push_and_pull_are_the_dense_products() -> None:
         T = operator(form, rng, blocks)
         np.testing.assert_allclose(T.push(x), x @ T.dense(), rtol=1e-5)
         np.testing.assert_allclose(T.pull(x[0]), T.dense() @ x[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_parts_of_the_matrix_are_those_of_the_dense_one(form: str) -> None:
+    rng = np.random.default_rng(8)
+    blocks, emission, initial = blocks_and_emission(rng)
+    T = operator(form, rng, blocks)
+    D = T.dense().astype(float)
+    for b in (-1, 0, 1, 2):
+        live = slice(None) if b < 0 else slice(blocks.first[b], blocks.first[b + 1])
+        alpha = rng.random(len(D))[live]
+        np.testing.assert_allclose(T.push_from(b, alpha), alpha @ D[live], rtol=1e-5)
+    found = block_chain.word_probabilities(blocks, initial, emission)
+    np.testing.assert_allclose(found, initial @ blocks.dense_emission(emission), rtol=1e-5)
+    z = np.array([7, 0, 3, 3])
+    if form == "low rank":
+        np.testing.assert_allclose(T.rows(z), D[z], rtol=1e-5)
+        return
+    np.testing.assert_allclose(T.block_masses(), block_masses(D, blocks.first), rtol=1e-5)
+    to = np.array([2, 2, 1, 0])  # the second pair of blocks was not seen
+    i, z_next, value = T.into_block(z, to)
+    expected = [(n, y) for n, b in enumerate(to) for y in range(blocks.first[b], blocks.first[b + 1])]
+    assert list(zip(i.tolist(), z_next.tolist(), strict=True)) == expected
+    np.testing.assert_allclose(value, D[z[i], z_next], rtol=1e-6)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_distributions_over_live_states_are_spread_and_projected(form: str) -> None:
+    rng = np.random.default_rng(9)
+    blocks, emission, initial = blocks_and_emission(rng)
+    posterior = functions(form)[1](TEXT, BOUNDS, blocks, operator(form, rng, blocks), initial, emission)
+    low, whole = block_chain.live_firsts(blocks, TEXT), spread(blocks, posterior, TEXT)
+    table = rng.random((blocks.n_states, 3)).astype(np.float32)
+    np.testing.assert_array_equal(block_chain.spread_live(posterior, low, blocks.n_states), whole)
+    np.testing.assert_allclose(block_chain.project_live(posterior, low, table), whole @ table, rtol=1e-5)
+    np.testing.assert_array_equal(block_chain.best_live(posterior, low), whole.argmax(axis=1))
 
 
 @pytest.mark.parametrize("form", FORMS)

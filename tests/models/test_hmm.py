@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import pickle
+import time
 from typing import Any
 
 import numpy as np
@@ -12,13 +14,16 @@ import pytest
 import safetensors.numpy
 
 from contract.cases import SENTENCES
-from oracles.discrete_chain_dense import dense_answers
+from oracles.discrete_chain_dense import block_masses, dense_answers, stationary, telling_steps
 from sealing import reseal
 from sentences import is_one_sentence
 from undertow import HMM, Corpus, load
 from undertow.engine import DaskCluster, Processes, Threads
 from undertow.errors import FormatError, InputError
+from undertow.kernels.block_chain import BlockLowRank, Blocks, PairSparse
+from undertow.models import hmm_queries
 from undertow.models.base import TrainingEvent
+from undertow.models.hmm_params import BlockParams
 
 BLOCKS: dict[str, Any] = {"n_states": 8, "n_blocks": 4}
 LOW_RANK: dict[str, Any] = {"n_states": 8, "n_blocks": 4, "rank": 3}
@@ -323,3 +328,126 @@ def test_callbacks_see_every_pass_and_progress_is_printed(capsys: Any) -> None:
     assert [e.objective for e in events] == model.history_ and events[-1].n_iter == 3
     assert capsys.readouterr().out.count("perplexity") == 3
     assert json.dumps(model._fitted_scalars())
+
+
+AUTO = [
+    (BLOCKS, "random"),
+    (LOW_RANK, "clusters"),
+    (DENSE, "clusters"),
+    (PLAIN_LOW_RANK, "clusters"),
+    (BAND, "clusters"),
+    ({"n_states": 520}, "random"),  # blocks by default
+]
+
+
+@pytest.mark.parametrize(("form", "init"), AUTO, ids=[*NAMES, "blocks by default"])
+def test_the_default_start_is_the_one_for_the_form(form: dict[str, Any], init: str) -> None:
+    default, asked = made(form, n_iter=1), made(form, n_iter=1, init=init)
+    assert default.init == "auto"
+    for name, tensor in default._tensors().items():
+        assert tensor.tobytes() == asked._tensors()[name].tobytes(), name
+
+
+# --- questions on models with many states ---------------------------------------------------------------
+
+
+def large(n_blocks: int, k: int, *, rank: int | None = None) -> HMM:
+    """A model of n_blocks · k states with random parameters, each of whose blocks has one word."""
+    rng = np.random.default_rng(0)
+    words = [f"w{i}" for i in range(n_blocks)]
+    model = HMM(2, n_blocks=2, rank=None if rank is None else 2, n_iter=1, random_state=0).fit([words, words[::-1]])
+    block = np.full(len(model.vocabulary_), -1)
+    block[model.vocabulary_.encode(words)] = np.arange(n_blocks)
+    blocks = Blocks.of(block, np.full(n_blocks, k))
+    Z = n_blocks * k
+    transition: Any
+    if rank is None:
+        data = rng.random(Z * Z, dtype=np.float32)
+        pair = np.arange(n_blocks**2, dtype=np.int32).reshape(n_blocks, n_blocks)
+        starts, none = np.arange(n_blocks**2 + 1) * k * k, np.zeros(Z, dtype=np.float32)
+        matrices = data.reshape(n_blocks, n_blocks, k, k)
+        matrices /= matrices.sum(axis=(1, 3), keepdims=True)
+        transition = PairSparse(blocks.first, pair, starts, data, none, none)
+    else:
+        R, ET = rng.random((2, Z, rank)).astype(np.float32)
+        transition = BlockLowRank(blocks.first, R / R.sum(axis=1, keepdims=True), ET / ET.sum(axis=0))
+    initial, emission = np.full(Z, 1 / Z, dtype=np.float32), np.ones(blocks.starts[-1], dtype=np.float32)
+    model.params_ = BlockParams(blocks, initial, transition, emission)
+    return model
+
+
+@pytest.mark.parametrize("rank", [None, 16])
+def test_questions_to_many_states_take_no_time_that_grows_with_their_cube(rank: int | None) -> None:
+    """They took 150 s at 6,144 states. Processor time, and the limit is 20 times what they take."""
+
+    def ask(model: HMM) -> None:
+        text = [["w1", "w0", "w1"]]
+        assert model.transform(text)[0].shape[0] == 3
+        assert len(model.transitions(3)) == 3
+        assert len(model.decode(text)[0]) == 3
+        assert len(model.sample(200)) == 200
+        assert len(model.next_words(["w1"], 2)) == 2
+
+    ask(large(20, 30, rank=rank))  # compiles
+    model = large(64, 32, rank=rank)
+    began = time.process_time()
+    ask(model)
+    assert time.process_time() - began < 2.0
+
+
+@forms
+def test_state_shares_and_steps_are_those_of_the_dense_chain(form: dict[str, Any], monkeypatch: Any) -> None:
+    monkeypatch.setattr("undertow.models.hmm_queries.FIRST_LOOK", 3)
+    monkeypatch.setattr("undertow.models.hmm_queries.BATCH_ENTRIES", 8)
+    model = made(form, n_iter=6)
+    T = model.transition_.dense().astype(float)
+    share = stationary(T, model.initial_.astype(float))
+    derived = hmm_queries.Derived(model.params_)
+    np.testing.assert_allclose(derived.state_shares, share, rtol=1e-3, atol=1e-5)
+    for n in (1, 5, T.size, T.size + 3):
+        found, expected = hmm_queries.typical_transitions(derived, n), telling_steps(T, derived.state_shares, n)
+        assert [(z, z_next) for _, z, z_next in found] == [(z, z_next) for *_, z, z_next in expected]
+        np.testing.assert_allclose([p for p, *_ in found], [p for _, p, *_ in expected], rtol=1e-5)
+
+
+def test_state_shares_of_a_chain_with_a_period() -> None:
+    blocks = Blocks.of(np.array([0, 1]), np.array([1, 2]))
+    pair = np.array([[-1, 0], [1, -1]], dtype=np.int32)
+    data = np.array([0.25, 0.75, 1, 1], dtype=np.float32)
+    T = PairSparse(blocks.first, pair, np.array([0, 2, 4]), data, *np.zeros((2, 3), np.float32))
+    params = BlockParams(blocks, np.array([1, 0, 0], np.float32), T, np.ones(3, np.float32))
+    expected = [0.5, 0.125, 0.375]
+    np.testing.assert_allclose(hmm_queries.state_shares(params, T.block_masses()), expected, rtol=1e-5)
+    np.testing.assert_allclose(hmm_queries.state_shares(params), expected, rtol=1e-4)
+
+
+def test_features_of_a_wide_model_are_its_posterior_times_the_blocks_it_leads_to() -> None:
+    wide = made({"n_states": 520, "n_blocks": 5}, n_iter=2)
+    T, first = wide.transition_.dense().astype(float), wide.params_.blocks.first
+    for sentence in (SENTENCES[0], ["the", "zzz", "river"]):
+        expected = wide.posterior([sentence])[0] @ block_masses(T, first)
+        np.testing.assert_allclose(wide.transform([sentence])[0], expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("form", [{"n_states": 520, "n_blocks": 5}, {"n_states": 520, "rank": 3}], ids=str)
+def test_derived_tables_are_kept_until_the_parameters_change(form: dict[str, Any], tmp_path: Any) -> None:
+    model = made(form, n_iter=1)
+    for _ in range(2):
+        model.transform(SENTENCES)
+        model.sample(30)
+        model.transitions(3)
+        derived = model._tables()
+    assert model._tables() is derived and "profile" in vars(derived) and "state_shares" in vars(derived)
+    copied = pickle.loads(pickle.dumps(model))  # noqa: S301
+    assert set(vars(copied._tables())) == {"params", "_sampling"} and copied._tables()._sampling is None
+    model.save(tmp_path / "asked")
+    made(form, n_iter=1).save(tmp_path / "not asked")
+    for name in ("config.json", "model.safetensors"):
+        assert (tmp_path / "asked" / name).read_bytes() == (tmp_path / "not asked" / name).read_bytes()
+    model.fit(SENTENCES[::-1])
+    other = made(form, n_iter=1)
+    other.fit(SENTENCES[::-1])
+    assert model._tables() is not derived
+    for a, b in zip(model.transform(SENTENCES), other.transform(SENTENCES), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert model.sample(30) == other.sample(30) and model.transitions(3) == other.transitions(3)

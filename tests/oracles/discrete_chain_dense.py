@@ -48,3 +48,35 @@ def enumerated(ids: Any, initial: Any, T: Any, E: Any) -> tuple[float, Any]:
         total += p
         smooth[np.arange(n), list(path)] += p
     return float(np.log(total)), smooth / total
+
+
+def stationary(T: Any, initial: Any) -> Any:
+    """(Z,) where the chain is after very many steps, half of which it stays where it is."""
+    return initial @ np.linalg.matrix_power((T + np.eye(len(T))) / 2, 2**14)
+
+
+def telling_steps(T: Any, share: Any, n: int) -> list[tuple[float, float, int, int]]:
+    """(what it tells, T[z, z'], z, z') of the n steps with the largest p(z)T(z, z') log T(z, z')/p(z')."""
+    steps = []
+    for z, z_next in np.ndindex(T.shape):
+        p = T[z, z_next]
+        told = share[z] * p * np.log(p / share[z_next]) if p > 0 and share[z_next] > 0 else 0.0
+        steps.append((float(told), float(p), z, z_next))
+    return sorted(steps, key=lambda s: (-s[0], s[2], s[3]))[:n]
+
+
+def block_masses(T: Any, first: Any) -> Any:
+    """(Z, G) probability of each block after each state."""
+    return np.array([[T[z, a:b].sum() for a, b in itertools.pairwise(first)] for z in range(len(T))])
+
+
+def text_probabilities(initial: Any, T: Any, E: Any, n: int) -> Any:
+    """(V,)*n probabilities of all texts of n words, one word index after the other."""
+    V = E.shape[1]
+    out = np.empty((V,) * n)
+    for text in itertools.product(range(V), repeat=n):
+        alpha = initial * E[:, text[0]]
+        for w in text[1:]:
+            alpha = (alpha @ T) * E[:, w]
+        out[text] = alpha.sum()
+    return out

@@ -15,7 +15,7 @@ OPTIONS: Options = {
     "--blocks": ("n_blocks", click.IntRange(1), "Blocks of words and states; if not given, chosen by the states."),
     "--rank": ("rank", click.IntRange(1), "Rank of the transition; if not given, full."),
     "--band": ("band", click.IntRange(0), "Half-width of a band beside the low rank, without blocks."),
-    "--init": ("init", click.Choice(["clusters", "spectral", "random"]), "Where EM begins."),
+    "--init": ("init", click.Choice(["auto", "clusters", "spectral", "random"]), "Where EM begins."),
     "--parameterization": ("parameterization", click.Choice(["table", "neural"]), "Tables by EM, or PyTorch."),
     "--iterations": ("n_iter", click.IntRange(1), "Passes over the text."),
     "--chunks": ("n_chunks", click.IntRange(1), "Parts of the text after which parameters are renewed."),

@@ -1,15 +1,46 @@
-"""One BLAS thread while our own threads work.
+"""One BLAS thread while our own code computes.
 
-Small and middling products are slower with more, up to ten times on a busy machine where BLAS threads wait for each
-other, and chunks side by side, each with one, beat one chunk with all of them.
+With more, sums are cut by the number of threads and their last bits follow it; and small and middling products are
+slower, up to ten times on a busy machine where BLAS threads wait for each other. Work is spread over cores by chunks
+side by side (`n_jobs`, engines), each with one BLAS thread, which changes no bit.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
+
+
+class _Limit:
+    """The limit that all threads of this process share: set by the first inside, taken back by the last."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.n_inside = 0
+        self.kept: Any = None
+
+    def enter(self) -> None:
+        libraries = _libraries()
+        with self.lock:
+            if self.n_inside == 0:
+                _take_control()
+                self.kept = libraries.limit(limits=1, user_api="blas")
+            self.n_inside += 1
+
+    def leave(self) -> None:
+        with self.lock:
+            self.n_inside -= 1
+            if self.n_inside == 0:
+                _take_control()
+                self.kept.restore_original_limits()
+                _take_control()  # and leave it to others
+                self.kept = None
+
+
+_limit = _Limit()
 
 
 @cache
@@ -20,8 +51,20 @@ def _libraries() -> Any:
     return ThreadpoolController()
 
 
+def _take_control() -> None:
+    """Let this thread set limits: threadpoolctl ≥ 3.8 obeys one thread alone, and the last to leave may be another."""
+    from threadpoolctl import OpenBLASController
+
+    clear = getattr(OpenBLASController, "clear_controlling_thread", None)
+    if clear is not None:
+        clear(force=True)
+
+
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Every BLAS of this process runs in its caller's thread inside, and as before afterwards."""
-    with _libraries().limit(limits=1, user_api="blas"):
+    """Every BLAS of this process runs in its caller's thread inside, and as before when the last caller has left."""
+    _limit.enter()
+    try:
         yield
+    finally:
+        _limit.leave()

@@ -36,12 +36,12 @@ def build_alias(weights: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.
     """threshold (n,) and other (n,) of one distribution, weights ≥ 0 with a positive sum."""
     weights = np.asarray(weights)
     threshold, other = np.empty(len(weights), dtype=np.float32), np.empty(len(weights), dtype=np.int32)
-    _build(weights, threshold, other)
+    build_row(weights, threshold, other)
     return threshold, other
 
 
 @njit(cache=True, nogil=True)
-def _build(weights: Any, threshold: Any, other: Any) -> None:
+def build_row(weights: Any, threshold: Any, other: Any) -> None:
     """Small cells are filled up by large ones until all are level."""
     n = len(weights)
     total = 0.0
@@ -90,7 +90,7 @@ def draw_alias(threshold: Any, other: Any, u: Any) -> Any:
 def draw_row(tables: Any, row: Any, u: Any) -> Any:
     """A draw from one row of AliasRows, which is built if this is the first one."""
     if not tables.built[row]:
-        _build(tables.weights[row], tables.threshold[row], tables.other[row])
+        build_row(tables.weights[row], tables.threshold[row], tables.other[row])
         tables.built[row] = True
     return draw_alias(tables.threshold[row], tables.other[row], u)
 

@@ -93,6 +93,12 @@ class PairSparse(NamedTuple):
         """Tβ: what is to come, seen from one step before. (Z,) or (n, Z)."""
         return _each_row(beta, lambda row, out: _pull(self, -1, -1, row, out))
 
+    def push_from(self, block: int, alpha: NDArray[Any]) -> Floats:
+        """(Z,) T'α for α over the states of one block, or over all (-1)."""
+        out = np.empty(self.n_states, dtype=np.float32)
+        _push(self, block, -1, np.ascontiguousarray(alpha, dtype=np.float32), out)
+        return out
+
     def dense(self) -> Floats:
         """(Z, Z), for small models."""
         out = np.outer(self.leave, self.arrive)
@@ -100,6 +106,26 @@ class PairSparse(NamedTuple):
             p = self.pair[b, b_next]
             rows, columns = slice(self.first[b], self.first[b + 1]), slice(self.first[b_next], self.first[b_next + 1])
             out[rows, columns] = self.data[self.starts[p] : self.starts[p + 1]].reshape(out[rows, columns].shape)
+        return out
+
+    def into_block(self, z: Ints, block: Ints) -> tuple[Ints, Ints, Floats]:
+        """(i, z', T[z[i], z']) of all steps from the states z[i] into the blocks block[i]."""
+        sizes, of_state = np.diff(self.first), np.searchsorted(self.first, z, side="right") - 1
+        k = sizes[block]
+        i = np.repeat(np.arange(len(z)), k)
+        offset = np.arange(len(i)) - np.repeat(np.cumsum(k) - k, k)
+        z_next = self.first[block][i] + offset
+        pair = self.pair[of_state, block]
+        begin = self.starts[pair] + (z - self.first[of_state]) * k
+        seen = (pair >= 0)[i]
+        value = self.leave[z][i] * self.arrive[z_next]
+        value[seen] = self.data[(begin[i] + offset)[seen]]
+        return i, z_next, value
+
+    def block_masses(self) -> Floats:
+        """(Z, G) the probability that a state is followed by one of each block."""
+        out = np.empty((self.n_states, len(self.first) - 1), dtype=np.float32)
+        _block_masses(self, out)
         return out
 
 
@@ -120,6 +146,14 @@ class BlockLowRank(NamedTuple):
     def pull(self, beta: NDArray[Any]) -> Floats:
         return np.asarray((np.asarray(beta, dtype=np.float32) @ self.ET) @ self.R.T)
 
+    def push_from(self, block: int, alpha: NDArray[Any]) -> Floats:
+        live = slice(None) if block < 0 else slice(self.first[block], self.first[block + 1])
+        return np.asarray((np.asarray(alpha, dtype=np.float32) @ self.R[live]) @ self.ET.T)
+
+    def rows(self, states: Ints) -> Floats:
+        """(n, Z) rows of the matrix."""
+        return np.asarray(self.R[states] @ self.ET.T)
+
     def dense(self) -> Floats:
         return np.asarray(self.R @ self.ET.T)
 
@@ -130,6 +164,28 @@ def _each_row(x: NDArray[Any], step: Any) -> Floats:
     for row, result in zip(rows, out, strict=True):
         step(row, result)
     return out.reshape(np.shape(x))
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def _block_masses(T: Any, out: Any) -> None:
+    """Equivalent to `out[:] = np.add.reduceat(dense, first[:-1], axis=1)`, reading each matrix once."""
+    first, pair, starts, data, leave, arrive = T
+    for j in range(len(first) - 1):
+        k_next = first[j + 1] - first[j]
+        arriving = np.float32(0)
+        for y in range(first[j], first[j + 1]):
+            arriving += arrive[y]
+        for i in range(len(first) - 1):
+            e = starts[pair[i, j]]
+            for z in range(first[i], first[i + 1]):
+                if pair[i, j] < 0:
+                    out[z, j] = leave[z] * arriving
+                else:
+                    mass = np.float32(0)
+                    for y in range(k_next):
+                        mass += data[e + y]
+                    out[z, j] = mass
+                    e += k_next
 
 
 # --- steps of the pair-sparse transition ----------------------------------------------------------------
@@ -364,12 +420,79 @@ def _backward(
 # --- what others call -----------------------------------------------------------------------------------
 
 
+def word_probabilities(blocks: Blocks, states: NDArray[Any], emission: Floats) -> NDArray[np.float64]:
+    """(V,) p(word) from a distribution over all states."""
+    states, out = np.asarray(states, dtype=np.float64), np.empty(len(blocks.word_block))
+    _word_probabilities(blocks, states, states.sum(), emission, out)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _word_probabilities(B: Any, states: Any, total: float, emission: Any, out: Any) -> None:
+    """Equivalent to `out[:] = states @ dense_emission`."""
+    for w in range(len(out)):
+        b, e = B.word_block[w], B.starts[w]
+        if b < 0:
+            out[w] = total * emission[e]
+        else:
+            p = 0.0
+            for x in range(B.first[b + 1] - B.first[b]):
+                p += states[B.first[b] + x] * emission[e + x]
+            out[w] = p
+
+
 class BlockPosterior(NamedTuple):
     """Distributions over the live states of each token: token t has values[at[t] : at[t + 1]]."""
 
     log_probabilities: NDArray[np.float64]  # (T,) log p(x_t | x_<t); -inf for a word of probability zero
     at: Ints  # (T + 1,)
     values: Floats
+
+
+def project_live(posterior: BlockPosterior, low: Ints, table: Floats) -> Floats:
+    """(T, d) each token's distribution times the rows of a (Z, d) table; `low` is the first live state of each."""
+    out = np.zeros((len(low), table.shape[1]), dtype=np.float32)
+    _project_live(posterior.at, posterior.values, low, np.ascontiguousarray(table, dtype=np.float32), out)
+    return out
+
+
+def spread_live(posterior: BlockPosterior, low: Ints, n_states: int) -> Floats:
+    """(T, Z) each token's distribution, zero for states that are not alive."""
+    out = np.zeros((len(low), n_states), dtype=np.float32)
+    _spread_live(posterior.at, posterior.values, low, out)
+    return out
+
+
+def best_live(posterior: BlockPosterior, low: Ints) -> NDArray[np.int64]:
+    """(T,) each token's most probable state, the first of equals."""
+    out = np.empty(len(low), dtype=np.int64)
+    _best_live(posterior.at, posterior.values, low, out)
+    return out
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def _project_live(at: Any, values: Any, low: Any, table: Any, out: Any) -> None:
+    """Equivalent to `out[t] = values[at[t] : at[t + 1]] @ table[low[t] : low[t] + k]`: a token's row is the same in
+    any company, which a matrix product of many tokens does not promise."""
+    for t in range(len(low)):
+        row = out[t]
+        for x in range(at[t + 1] - at[t]):
+            p, line = values[at[t] + x], table[low[t] + x]
+            if p > 0:
+                for d in range(len(row)):
+                    row[d] += p * line[d]
+
+
+@njit(cache=True, nogil=True)
+def _spread_live(at: Any, values: Any, low: Any, out: Any) -> None:
+    for t in range(len(low)):
+        out[t, low[t] : low[t] + at[t + 1] - at[t]] = values[at[t] : at[t + 1]]
+
+
+@njit(cache=True, nogil=True)
+def _best_live(at: Any, values: Any, low: Any, out: Any) -> None:
+    for t in range(len(low)):
+        out[t] = low[t] + np.argmax(values[at[t] : at[t + 1]])
 
 
 class BlockStats(NamedTuple):
@@ -392,6 +515,12 @@ def live_offsets(blocks: Blocks, ids: NDArray[Any]) -> Ints:
     """Where the live states of each token begin when they are laid out one token after the other."""
     block = blocks.word_block[ids]
     return offsets(np.where(block >= 0, blocks.sizes[block], blocks.n_states))
+
+
+def live_firsts(blocks: Blocks, ids: NDArray[Any]) -> Ints:
+    """The first live state of each token."""
+    block = blocks.word_block[ids]
+    return np.where(block >= 0, blocks.first[block], 0).astype(np.int64)
 
 
 def filter_blocks(

@@ -139,6 +139,10 @@ class Dense:
     def m_step(self, stats: DenseStats, strength: float = 0.0) -> Dense:
         return Dense(smoothed_rows(stats.pairs, strength, dtype=self.T.dtype))
 
+    def rows(self, states: Array) -> Array:
+        """(n, Z) rows of the matrix."""
+        return np.asarray(self.T[states])
+
     def dense(self) -> Array:
         return self.T
 
@@ -215,6 +219,10 @@ class LowRank:
             smoothed_rows(stats.zf, strength, dtype=self.R.dtype),
             smoothed_rows(stats.fz, per_feature, dtype=self.E.dtype),
         )
+
+    def rows(self, states: Array) -> Array:
+        """(n, Z) rows of the matrix."""
+        return np.asarray(self.R[states] @ self.E)
 
     def dense(self) -> Array:
         return self.R @ self.E

@@ -171,6 +171,14 @@ class BandLowRank:
         F = self.width
         return BandLowRank(np.ascontiguousarray(rows[:, :F]), E, np.ascontiguousarray(rows[:, F:].T))
 
+    def rows(self, states: Array) -> Array:
+        """(n, Z) rows of the matrix."""
+        out = self.low_rank.rows(states)
+        to = np.asarray(states)[:, None] + np.arange(len(self.band)) - len(self.band) // 2
+        row, d = np.nonzero((to >= 0) & (to < self.n_states))
+        out[row, to[row, d]] += self.band[d, np.asarray(states)[row]]
+        return out
+
     def dense(self) -> Array:
         return self.R @ self.E + band_to_dense(self.band)
 

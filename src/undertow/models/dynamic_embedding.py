@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from undertow.engine import count_workers
+from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError, short
 from undertow.models.base import (
     InterruptedFitWarning,
@@ -147,6 +148,7 @@ class DynamicEmbedding(ForecastingMap, ShownMap):
 
     # --- fitting ----------------------------------------------------------------------------------------
 
+    @one_blas_thread()
     def fit(self, X: Any, y: Any = None, *, times: Sequence[Any] | None = None) -> Self:
         """Fit to Events, a DataFrame, rows of (time, row, column, count), or the path of a CSV, TSV or JSON lines file.
 
@@ -302,6 +304,7 @@ class DynamicEmbedding(ForecastingMap, ShownMap):
         if self.verbose:
             print(line, flush=True)
 
+    @one_blas_thread()
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Take in the events of later steps: the filter goes on from where it is, and nothing before is fitted again.
 

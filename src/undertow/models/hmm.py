@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from undertow.engine import Engine, Serial, Threads, count_workers
+from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError
 from undertow.models import hmm_em, hmm_queries, hmm_storage
 from undertow.models.base import (
@@ -64,11 +65,12 @@ class HMM(Estimator):
     n_states: Z. n_blocks: words and states are cut into so many blocks and a state emits only words of its block; None:
     one for every 32 states, none (1) below 512 states. rank: None for a full transition (with blocks: a matrix for each
     pair of blocks seen), or F for one through F features. band: half-width of a band beside a low rank, without blocks
-    only. init: "random" (blocks are clusters all the same), "clusters" or "spectral". parameterization: "table" (EM) or
-    "neural" (needs PyTorch). n_iter: passes over the text; n_chunks: parts of it after each of which the parameters are
-    renewed (1: plain EM). smoothing: multiplies all pseudo-counts; 0 is maximum likelihood. carry: go on from sentence
-    to sentence instead of beginning each anew. validation: share of the text, its end, that is held out to stop early;
-    None for none. warm_start: let `fit` go on from the parameters at hand.
+    only. init: "random" (blocks are clusters all the same), "clusters" or "spectral"; "auto" is "random" for blocks
+    with a full transition and "clusters" for all else (a low rank, a band, no blocks, neural or not). parameterization:
+    "table" (EM) or "neural" (needs PyTorch). n_iter: passes over the text; n_chunks: parts of it after each of which
+    the parameters are renewed (1: plain EM). smoothing: multiplies all pseudo-counts; 0 is maximum likelihood. carry:
+    go on from sentence to sentence instead of beginning each anew. validation: share of the text, its end, that is held
+    out to stop early; None for none. warm_start: let `fit` go on from the parameters at hand.
     """
 
     kind = "hmm"
@@ -80,7 +82,7 @@ class HMM(Estimator):
         n_blocks: int | None = None,
         rank: int | None = None,
         band: int = 0,
-        init: str = "random",
+        init: str = "auto",
         parameterization: str = "table",
         n_iter: int = 12,
         n_chunks: int = 8,
@@ -124,7 +126,7 @@ class HMM(Estimator):
             raise InputError(f"HMM: rank={self.rank} is above n_states={self.n_states}: a rank at most that is full.")
         if self.band and (self.rank is None or (self.n_blocks or 1) > 1):
             raise InputError("HMM: a band goes with a rank and without blocks: give rank, and n_blocks=1.")
-        for name, allowed in (("init", INITS), ("parameterization", ("table", "neural"))):
+        for name, allowed in (("init", ("auto", *INITS)), ("parameterization", ("table", "neural"))):
             check_choice("HMM", name, getattr(self, name), allowed)
         check_number("HMM", "smoothing", self.smoothing, 0, 1e9)
         check_share(self.validation, "HMM")
@@ -134,6 +136,7 @@ class HMM(Estimator):
 
     # --- fitting ----------------------------------------------------------------------------------------
 
+    @one_blas_thread()
     def fit(
         self, X: Sentences, y: Any = None, *, validation: Sentences | None = None, engine: Engine | None = None
     ) -> Self:
@@ -218,6 +221,7 @@ class HMM(Estimator):
     def _finish(self, params: Params, history: list[float], scores: list[float], corpus: Corpus) -> None:
         """Set the fitted attributes, all at once."""
         self.params_ = params
+        self._derived = hmm_queries.Derived(params)
         self.vocabulary_ = corpus.vocabulary
         self.tokenizer_ = corpus.manifest.get("tokenizer")
         self.validation_history_ = scores
@@ -245,6 +249,7 @@ class HMM(Estimator):
 
     # --- as a language model ----------------------------------------------------------------------------
 
+    @one_blas_thread()
     def log_probabilities(self, X: Sentences) -> list[npt.NDArray[np.float64]]:
         """log p(token | tokens before it), one array a sentence; −inf for a word of probability zero.
 
@@ -286,12 +291,14 @@ class HMM(Estimator):
         """(V,) probability of every word after the tokens of `prefix`; sums to one."""
         return self._next(prefix)
 
+    @one_blas_thread()
     def _next(self, prefix: Sequence[str]) -> npt.NDArray[np.float64]:
         self._check_fitted()
         [ids] = encode_sentences(self.vocabulary_, [prefix])
         p = self.params_.word_probabilities(hmm_queries.state_after(self.params_, ids))
         return np.asarray(p / p.sum())
 
+    @one_blas_thread()
     def sample(self, n_tokens: int = 50, *, random_state: Any = 0, prefix: Sequence[str] = ()) -> list[str]:
         """Tokens drawn from the model, going on from `prefix`; after the boundary word a sentence begins anew."""
         self._check_fitted()
@@ -300,11 +307,13 @@ class HMM(Estimator):
         rng = check_random_state(random_state)
         [ids] = encode_sentences(self.vocabulary_, [prefix])
         boundary = None if self.carry else self.vocabulary_.boundary_id
-        drawn = hmm_queries.sample_words(self.params_, int(n_tokens), rng, ids, boundary, self.vocabulary_.counts > 0)
+        drawable = self.vocabulary_.counts > 0
+        drawn = hmm_queries.sample_words(self._tables(), int(n_tokens), rng, ids, boundary, drawable)
         return [self.vocabulary_.words[i] for i in drawn]
 
     # --- states -----------------------------------------------------------------------------------------
 
+    @one_blas_thread()
     def transform(self, X: Sentences, view: str = "features") -> list[npt.NDArray[np.float32]]:
         """One float32 array (n_tokens, d) a sentence: where the hidden state is, given the whole sentence.
 
@@ -315,7 +324,7 @@ class HMM(Estimator):
         if view not in VIEWS:
             raise InputError(f"view={view!r} must be one of {', '.join(VIEWS)}.")
         wide = view == "features" and self.params_.n_states > WIDEST
-        table = hmm_queries.profile(self.params_) if wide else None
+        table = self._tables().profile if wide else None
         out = []
         for ids, bounds, edges in self._runs(X):
             rows = hmm_queries.projected(self.params_, ids, bounds, table)
@@ -326,6 +335,7 @@ class HMM(Estimator):
         """(n_tokens, Z) distributions of the state of each token, given its sentence."""
         return self.transform(X, "posterior")
 
+    @one_blas_thread()
     def decode(self, X: Sentences, method: str = "posterior") -> list[npt.NDArray[np.int64]]:
         """A state for each token: the most probable one by itself ("posterior"), or of the best path ("viterbi").
 
@@ -349,14 +359,21 @@ class HMM(Estimator):
         found = hmm_queries.relevant_words(self.params_, int(state), n, self.vocabulary_.counts, relevance)
         return [WordProbability(self.vocabulary_.words[w], p) for w, p in found]
 
+    @one_blas_thread()
     def transitions(self, n: int = 10, *, n_words: int = 5) -> list[Step]:
         """The n steps between states that tell most of what comes next, in words."""
         self._check_fitted()
         words = {}
-        steps = hmm_queries.typical_transitions(self.params_, n)
+        steps = hmm_queries.typical_transitions(self._tables(), n)
         for state in {z for _, *ends in steps for z in ends}:
             words[state] = [w.word for w in self.top_words(state, n_words)]
         return [Step(p, words[z], words[z_next]) for p, z, z_next in steps]
+
+    def _tables(self) -> hmm_queries.Derived:
+        """Tables derived from the parameters, made anew where somebody has set others."""
+        if self._derived.params is not self.params_:
+            self._derived = hmm_queries.Derived(self.params_)
+        return self._derived
 
     def _runs(self, X: Sentences) -> Iterable[tuple[Any, Any, Any]]:
         """(ids, bounds of independent sequences, edges of sentences) in runs of bounded size, unless carried over."""
@@ -400,6 +417,7 @@ class HMM(Estimator):
 
     def _restore(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
         self.params_ = hmm_storage.restored(tensors, state.fitted["sizes"])
+        self._derived = hmm_queries.Derived(self.params_)
         self.tokenizer_ = state.fitted["tokenizer"]
         self.validation_history_ = [float(x) for x in state.fitted["validation_history"]]
 

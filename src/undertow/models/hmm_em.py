@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertow.engine import Engine, map_reduce
+from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError
 from undertow.kernels import block_smoothing
 from undertow.kernels.block_chain import Blocks, BlockStats, Ints
@@ -172,6 +173,7 @@ def passes(
         yield Pass(log_likelihood / n_tokens, params)
 
 
+@one_blas_thread()  # in workers too, whose BLAS may have any number
 def _statistics(params: Params, shard: Shard) -> Any:
     return params.statistics(shard.ids, shard.bounds)
 
@@ -213,6 +215,7 @@ def held_out(params: Params, shards: Sequence[Shard], engine: Engine | None = No
     return total / max(n, 1)
 
 
+@one_blas_thread()
 def _log_probability(params: Params, shard: Shard) -> tuple[float, int]:
     return float(params.filtered(shard.ids, shard.bounds).log_probabilities.sum()), len(shard.ids)
 

@@ -66,20 +66,17 @@ class BlockParams(NamedTuple):
     def _pairs(self) -> bool:
         return isinstance(self.transition, PairSparse)
 
-    def live(self, word: int) -> slice:
-        """The states that can emit a word."""
-        b = int(self.blocks.word_block[word])
-        return slice(0, self.n_states) if b < 0 else slice(int(self.blocks.first[b]), int(self.blocks.first[b + 1]))
+    def first_live(self, ids: NDArray[Any]) -> Ints:
+        """The first state that can emit each word; the states that can follow each other."""
+        return block_chain.live_firsts(self.blocks, ids)
+
+    def predicted(self, word: int, filtered: Floats) -> Floats:
+        """(Z,) distribution of the state after a word, from the distribution over the states that can emit it."""
+        return self.transition.push_from(int(self.blocks.word_block[word]), filtered)
 
     def word_probabilities(self, states: NDArray[Any]) -> NDArray[np.float64]:
         """(V,) p(word) from a distribution over all states."""
-        block, first, starts = self.blocks
-        known = block >= 0
-        word = np.repeat(np.arange(self.n_words), np.diff(starts))
-        state = np.where(known, first[block], 0)[word] + np.arange(len(word)) - starts[word]
-        weight = np.where(known[word], np.asarray(states, dtype=np.float64)[state], np.sum(states))
-        found = np.bincount(word, weights=weight * self.emission, minlength=self.n_words)
-        return np.asarray(found, dtype=np.float64)
+        return block_chain.word_probabilities(self.blocks, states, self.emission)
 
     def emission_of(self, state: int) -> tuple[Ints, Floats]:
         """Words that a state emits, and with which probability."""
@@ -161,8 +158,11 @@ class PlainParams(NamedTuple):
     def _at(self, ids: NDArray[Any]) -> Ints:
         return np.arange(len(ids) + 1, dtype=np.int64) * self.n_states
 
-    def live(self, word: int) -> slice:
-        return slice(0, self.n_states)
+    def first_live(self, ids: NDArray[Any]) -> Ints:
+        return np.zeros(len(ids), dtype=np.int64)
+
+    def predicted(self, word: int, filtered: Floats) -> Floats:
+        return np.asarray(self.transition.push(np.asarray(filtered)[None, :])[0])
 
     def word_probabilities(self, states: NDArray[Any]) -> NDArray[np.float64]:
         return np.asarray(self.chain.emission @ np.asarray(states, dtype=np.float64))

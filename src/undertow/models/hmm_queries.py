@@ -2,57 +2,148 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from undertow.errors import InputError
-from undertow.kernels.block_chain import BlockLowRank, Floats, Ints
+from undertow.kernels import block_chain
+from undertow.kernels.block_chain import BlockLowRank, Blocks, Floats, Ints, PairSparse
 from undertow.kernels.block_decoding import viterbi_blocks, viterbi_low_rank
+from undertow.kernels.block_sampling import block_tables, sample_blocks
+from undertow.kernels.chain_sampling import sample, sampling_tables
 from undertow.kernels.discrete_chain import viterbi_logs
 from undertow.kernels.transitions import LowRank
 from undertow.models.hmm_params import BlockParams, Params, PlainParams
 
-ROWS = 256  # of a transition at a time: never Z×Z
-STEPS = 60  # of the power method; text forgets within far fewer
+STEPS = 60  # of the power method, at most; text forgets within far fewer
+SETTLED = 1e-5  # the power method ends when a step moves no more probability than this
+PERIODIC_AFTER = 15  # steps without settling: the chain may have a period, and half steps still converge
+LUMPED_STEPS = 100  # of the chain of blocks, which are cheap
+FIRST_LOOK = 4096  # pairs of a state and a block, the likeliest, that tell how much a step must tell to matter
+BATCH_ENTRIES = 1 << 21  # of the transition that are looked at together: never Z×Z
 
 
-def state_shares(params: Params) -> Floats:
-    """(Z,) how often each state comes in a long text: the stationary distribution of the transition."""
-    p: NDArray[Any] = np.asarray(params.initial, dtype=np.float32)[None, :]
-    for _ in range(STEPS):
-        p = (p + params.transition.push(p)) / 2  # halves: a chain may have a period
+class Derived:
+    """Tables that follow from the parameters, each made when a question first needs it; they are not saved."""
+
+    def __init__(self, params: Params) -> None:
+        self.params = params
+        self._sampling: Any = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Derived, (self.params,)  # copies and pickles make their own
+
+    @cached_property
+    def block_masses(self) -> Floats | None:
+        """(Z, G) probability of the next token's block given the state, where the transition has pairs of blocks."""
+        T = self.params.transition
+        return T.block_masses() if isinstance(T, PairSparse) else None
+
+    @cached_property
+    def profile(self) -> Floats:
+        """(Z, d) what a state says of the next token, in few numbers: its features, or the blocks it leads to."""
+        T: Any = self.params.transition
+        if self.block_masses is not None:
+            return self.block_masses
+        return np.asarray(T.R if hasattr(T, "R") else T.dense())
+
+    @cached_property
+    def state_shares(self) -> Floats:
+        return state_shares(self.params, self.block_masses)
+
+    def sampling_tables(self, drawable: NDArray[np.bool_]) -> Any:
+        """Alias tables; `drawable` marks the words of the training text, and no others are drawn."""
+        if self._sampling is None:
+            params = self.params
+            if isinstance(params, BlockParams):
+                self._sampling = block_tables(params.blocks, params.transition, drawable, self.block_masses)
+            else:
+                emission = np.where(drawable[:, None], params.chain.emission, np.float32(0))
+                self._sampling = sampling_tables(params.chain._replace(emission=emission))
+        return self._sampling
+
+
+def state_shares(params: Params, block_masses: Floats | None = None) -> Floats:
+    """(Z,) how often each state comes in a long text: the stationary distribution of the transition.
+
+    The power method; with blocks, the chain of blocks is brought to rest before every step on all states (iterative
+    aggregation and disaggregation), which needs 5 steps instead of 20.
+    """
+    p = np.asarray(params.initial, dtype=np.float32)
+    for step in range(STEPS):
+        if block_masses is not None and isinstance(params, BlockParams):
+            p = _with_blocks_at_rest(p, params.blocks, block_masses)
+        moved = params.transition.push(p[None, :])[0] - p
+        p = p + (moved if step < PERIODIC_AFTER else moved / 2)
         p = np.ascontiguousarray(p / p.sum(), dtype=np.float32)
-    return np.asarray(p[0])
+        if np.abs(moved).sum() < SETTLED:
+            break
+    return p
 
 
-def transition_rows(params: Params) -> Iterator[tuple[int, Floats]]:
-    """The rows of the transition, some at a time, and the first one's number."""
-    Z = params.n_states
-    for start in range(0, Z, ROWS):
-        n = min(ROWS, Z - start)
-        one_hot = np.zeros((n, Z), dtype=np.float32)
-        one_hot[np.arange(n), start + np.arange(n)] = 1
-        yield start, params.transition.push(one_hot)
+def _with_blocks_at_rest(p: Floats, blocks: Blocks, block_masses: Floats) -> Floats:
+    """p with its shares within blocks as they are, and the blocks as often as the chain between them says."""
+    edges, of_state = blocks.first[:-1], blocks.state_block()
+    mass = np.add.reduceat(p.astype(np.float64), edges)
+    within = p / np.where(mass > 0, mass, 1)[of_state]
+    steps = np.add.reduceat(within.astype(np.float32)[:, None] * block_masses, edges, axis=0).astype(np.float64)
+    for _ in range(LUMPED_STEPS):
+        mass = (mass + mass @ steps) / 2
+        mass /= mass.sum()
+    return np.asarray(within * mass[of_state], dtype=np.float32)
 
 
-def typical_transitions(params: Params, n: int) -> list[tuple[float, int, int]]:
-    """The n steps z → z' that tell most: p(z)T(z, z') log T(z, z')/p(z'), with T(z, z') in front."""
-    share = state_shares(params).astype(np.float64)
-    best: list[tuple[float, float, int, int]] = []
-    for start, rows in transition_rows(params):
-        with np.errstate(divide="ignore", invalid="ignore"):
-            told = share[start : start + len(rows), None] * rows * np.log(rows / share)
-        told = np.where(np.isfinite(told), told, 0.0)
-        flat = told.ravel()
-        top = np.argpartition(-flat, min(n, len(flat) - 1))[:n] if n < len(flat) else np.arange(len(flat))
-        for i in top.tolist():
-            z, z_next = divmod(i, params.n_states)
-            best.append((float(flat[i]), float(rows[z, z_next]), start + z, z_next))
-        best = sorted(best, key=lambda x: (-x[0], x[2], x[3]))[:n]
-    return [(p, z, z_next) for _, p, z, z_next in best]
+def typical_transitions(derived: Derived, n: int) -> list[tuple[float, int, int]]:
+    """The n steps z → z' that tell most: p(z)T(z, z') log T(z, z')/p(z'), with T(z, z') in front.
+
+    T(z, z') is at most the probability of z's block, so that few pairs of a state and a block need a look.
+    """
+    share, masses = derived.state_shares.astype(np.float64), derived.block_masses
+    longest = 1e-3 - np.log(share[share > 0].min())  # log T(z, z')/p(z') is no larger
+    bound = (share * longest)[:, None] * (1.0 if masses is None else masses)
+    width = derived.params.n_states // bound.shape[1] + 1
+    batch = max(1, BATCH_ENTRIES // width)
+    best: Any = None
+
+    def look(places: NDArray[Any]) -> None:
+        nonlocal best
+        for start in range(0, len(places), batch):
+            z, block = np.divmod(places[start : start + batch], bound.shape[1])
+            found = _told(derived.params, share, z, block)
+            both = found if best is None else tuple(np.concatenate(x) for x in zip(best, found, strict=True))
+            top = both[0] >= np.partition(both[0], -n)[-n] if n < len(both[0]) else slice(None)
+            best = tuple(x[top] for x in both)
+
+    if n < 1:
+        return []
+    flat, n_first = bound.ravel(), max(n, FIRST_LOOK)
+    first = np.argpartition(-flat, n_first)[:n_first] if n_first < len(flat) else np.arange(len(flat))
+    look(first)
+    least = best[0].min() if len(best[0]) >= n else -np.inf
+    rest = flat >= least
+    rest[first] = False
+    look(np.flatnonzero(rest))
+    told, strength, z, z_next = best
+    order = np.lexsort((z_next, z, -told))[:n]
+    return [(float(strength[i]), int(z[i]), int(z_next[i])) for i in order]
+
+
+def _told(params: Params, share: NDArray[np.float64], z: Ints, block: Ints) -> tuple[NDArray[Any], ...]:
+    """(what it tells, T(z, z'), z, z') of the steps from the states z, into the blocks beside them if T has pairs."""
+    T: Any = params.transition
+    if isinstance(T, PairSparse):
+        i, z_next, strength = T.into_block(z, block)
+        z = z[i]
+    else:
+        rows = T.rows(z)
+        strength, z_next = rows.ravel(), np.tile(np.arange(params.n_states), len(z))
+        z = np.repeat(z, params.n_states)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        told = share[z] * strength * np.log(strength / share[z_next])
+    return np.where(np.isfinite(told), told, 0.0), strength, z, z_next
 
 
 def relevant_words(
@@ -72,39 +163,31 @@ def state_after(params: Params, ids: NDArray[Any]) -> Floats:
     if not len(ids):
         return np.asarray(params.initial, dtype=np.float32)
     posterior = params.filtered(ids, np.array([0, len(ids)]))
-    now = np.zeros(params.n_states, dtype=np.float32)
-    now[params.live(int(ids[-1]))] = posterior.values[posterior.at[-2] : posterior.at[-1]]
-    return np.asarray(params.transition.push(now[None, :])[0])
-
-
-def draw(p: NDArray[Any], u: float) -> int:
-    """An index with probabilities p, by inverting the distribution function at u."""
-    cumulative = np.cumsum(p, dtype=np.float64)
-    return int(min(np.searchsorted(cumulative, u * cumulative[-1], side="right"), len(p) - 1))
+    return params.predicted(int(ids[-1]), posterior.values[posterior.at[-2] : posterior.at[-1]])
 
 
 def sample_words(
-    params: Params,
+    derived: Derived,
     n_tokens: int,
     rng: np.random.Generator,
     prefix: NDArray[Any],
     boundary: int | None,
-    seen: NDArray[np.bool_],
+    drawable: NDArray[np.bool_],
 ) -> list[int]:
     """Ancestral sampling: a state, one of its words seen in training, the next state. The boundary begins anew."""
+    params, tables = derived.params, derived.sampling_tables(drawable)
+    stop = -1 if boundary is None else boundary
     out: list[int] = []
-    states = state_after(params, prefix)
+    start = state_after(params, prefix)
     while len(out) < n_tokens:
-        z = draw(states, rng.random())
-        words, p = params.emission_of(z)
-        word = int(words[draw(p * seen[words], rng.random())])
-        out.append(word)
-        if word == boundary:
-            states = np.asarray(params.initial)
+        n = n_tokens - len(out)
+        if isinstance(params, BlockParams):
+            args = (params.blocks, params.transition, params.emission, tables)
+            _, words = sample_blocks(start, n, rng, *args, stop=stop)
         else:
-            one_hot = np.zeros((1, params.n_states), dtype=np.float32)
-            one_hot[0, z] = 1
-            states = params.transition.push(one_hot)[0]
+            _, words = sample(params.chain._replace(initial=start), n, rng, stop=stop, tables=tables)
+        out += words.tolist()
+        start = np.asarray(params.initial)
     return out
 
 
@@ -117,8 +200,6 @@ def viterbi(params: Params, ids: NDArray[Any], bounds: Ints) -> NDArray[np.int64
     assert isinstance(params, PlainParams)
     chain = params.chain
     if isinstance(chain.transition, LowRank):
-        from undertow.kernels.block_chain import Blocks
-
         Z, V = params.n_states, params.n_words
         blocks = Blocks.of(np.zeros(V, dtype=np.int32), np.array([Z]))
         T = BlockLowRank(blocks.first, chain.transition.R, np.ascontiguousarray(chain.transition.E.T))
@@ -135,37 +216,12 @@ def viterbi(params: Params, ids: NDArray[Any], bounds: Ints) -> NDArray[np.int64
 
 def posterior_states(params: Params, ids: NDArray[Any], bounds: Ints) -> NDArray[np.int64]:
     """The most probable state of each token by itself: fewest wrong states on average, though not a path."""
-    posterior = params.smoothed(ids, bounds)
-    return np.array(
-        [
-            params.live(int(w)).start + int(posterior.values[a:b].argmax())
-            for w, a, b in zip(ids, posterior.at[:-1], posterior.at[1:], strict=True)
-        ],
-        dtype=np.int64,
-    )
-
-
-def profile(params: Params) -> Floats:
-    """(Z, d) what a state says of the next token, in few numbers: its features, or the blocks it leads to."""
-    T: Any = params.transition
-    if hasattr(T, "R"):
-        return np.asarray(T.R)
-    if not isinstance(params, BlockParams):
-        return np.asarray(T.dense())
-    out = np.empty((params.n_states, params.blocks.n_blocks), dtype=np.float32)
-    for start, rows in transition_rows(params):
-        out[start : start + len(rows)] = np.add.reduceat(rows, params.blocks.first[:-1], axis=1)
-    return out
+    return block_chain.best_live(params.smoothed(ids, bounds), params.first_live(ids))
 
 
 def projected(params: Params, ids: NDArray[Any], bounds: Ints, table: Floats | None) -> Floats:
     """(T, d) smoothed distributions times a (Z, d) table, or the distributions themselves."""
-    posterior = params.smoothed(ids, bounds)
-    out = np.zeros((len(ids), params.n_states if table is None else table.shape[1]), dtype=np.float32)
-    for t, w in enumerate(ids.tolist()):
-        live, now = params.live(w), posterior.values[posterior.at[t] : posterior.at[t + 1]]
-        if table is None:
-            out[t, live] = now
-        else:
-            out[t] = now @ table[live]
-    return out
+    posterior, low = params.smoothed(ids, bounds), params.first_live(ids)
+    if table is None:
+        return block_chain.spread_live(posterior, low, params.n_states)
+    return block_chain.project_live(posterior, low, table)

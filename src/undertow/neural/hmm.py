@@ -28,7 +28,7 @@ from undertow.models.base import InterruptedFitWarning, TrainingEvent, check_cal
 from undertow.models.hmm_em import unseen_mass
 from undertow.models.hmm_init import HMMStart, hmm_start
 from undertow.models.hmm_params import BlockParams, Params, PlainParams
-from undertow.models.hmm_start import choose_blocks
+from undertow.models.hmm_start import choose_blocks, choose_init
 from undertow.neural.hmm_network import LogTables, Network, Shape, Tensor, torch
 from undertow.text.corpus import Corpus
 from undertow.text.lag_counts import LagCounts
@@ -313,7 +313,8 @@ def _begin(hmm: Any, corpus: Corpus, options: Options, rng: np.random.Generator)
     words = corpus.vocabulary.counts
     n_blocks = choose_blocks(hmm.n_blocks, hmm.n_states, int((words > 0).sum()))
     counts = LagCounts.from_corpus(corpus, lags=1, n_jobs=hmm.n_jobs)
-    start = hmm_start(counts, hmm.n_states, n_blocks=n_blocks, rank=hmm.rank, init=hmm.init, rng=rng)
+    init = choose_init(hmm.init, n_blocks, hmm.rank)
+    start = hmm_start(counts, hmm.n_states, n_blocks=n_blocks, rank=hmm.rank, init=init, rng=rng)
     block = np.where(words > 0, start.word_block, -1).astype(np.int64)
     shape = Shape(start.first, block, hmm.rank, options.width, options.features)
     generator = torch.Generator().manual_seed(int(rng.integers(2**31)))
