@@ -5,9 +5,9 @@
     OMP_NUM_THREADS=1 .venv/bin/python experiments/hmm_neural.py --rows dense low --seeds 1
     .venv/bin/python experiments/hmm_neural.py --quick                    # 30,000 tokens, 32 states: half a minute
 
-The claim: with the same number of states the low-rank form is no worse than the dense one. It is only worth having where
-the rank F is at most a quarter of the states Z: a step costs 2ZF instead of Z². All rows have the same
-states, no blocks, and the start from clusters. The end of the training excerpt decides when the rate is cut and which
+The claim: with the same number of states the low-rank form is no worse than the dense one. It is only worth having
+where the rank F is at most a quarter of the states Z: a step costs 2ZF instead of Z². All rows have the same states, no
+blocks, and the start from clusters. The end of the training excerpt decides when the rate is cut and which
 epoch is kept; valid is scored once, at the end. The vocabulary is small and its unknown words are one word: compare
 rows, not papers. Fits are kept in --work as they finish. Needs the real data (UNDERTOW_DATA).
 """
