@@ -128,11 +128,8 @@ def table(kept: dict[str, Any], text: Corpus, valid: Corpus, given: argparse.Nam
             groups.setdefault((row, 10 if row.startswith("em") else int(most)), []).append(run)
     for (row, most), runs in sorted(groups.items(), key=lambda g: (g[0][1], list(ROWS).index(g[0][0]))):
         share, features, dropout = ROWS[row]
-        name = (
-            (f"rank {round(share * given.states)}" if share else "dense")
-            + (f", {features}" if features and share else "")
-            + (", dropout" if dropout else "")
-        )
+        name = f"rank {round(share * given.states)}" if share else "dense"
+        name += (f", {features}" if features and share else "") + (", dropout" if dropout else "")
         name = name if features else f"EM on tables, {name}"
         mean = {k: np.mean([r[k] if k != "dev" else min(r[k]) for r in runs]) for k in ("valid", "dev", "cpu", "wall")}
         spread = f" ± {np.std([r['valid'] for r in runs], ddof=1):.1f}" if len(runs) > 1 else ""

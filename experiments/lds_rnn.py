@@ -7,11 +7,12 @@
 The claim: from the LDS the network needs at most 70 % of the epochs and ends no worse. Epochs are counted as the paper
 counts them, each start's up to its own best dev perplexity; the epochs to the random start's best stand beside them.
 Mikolov's schedule for all. --quick exits with 1 unless the LDS start reaches the random start's best in 70 % of its
-epochs: five epochs are too few for the paper's count. The rate of each unit and start is the best of a grid after a few epochs on a part of
-the training text, with an LDS of that part alone. Then every seed is trained on all of it; the first half of the text
-from WikiText-2 valid (dev) decides when the rate is halved and when training ends, for all starts alike, and the second
-half (test) is only scored, once, at the end. Two more starts for the first seed: "random, half the rate", and "random +
-frequencies", whose output layer begins at the words' frequencies, which the LDS also knows.
+epochs: five epochs are too few for the paper's count. The rate of each unit and start is the best of a grid after a few
+epochs on a part of the training text, with an LDS of that part alone. Then every seed is trained on all of it; the
+first half of the text from WikiText-2 valid (dev) decides when the rate is halved and when training ends, for all
+starts alike, and the second half (test) is only scored, once, at the end. Two more starts for the first seed: "random,
+half the rate", and "random + frequencies", whose output layer begins at the words' frequencies, which the LDS also
+knows.
 Runs are kept in --work as they finish: an interrupted experiment goes on where it was.
 Writes experiments/results/lds_rnn.md and lds_rnn.json (perplexity after each epoch).
 """
@@ -245,14 +246,14 @@ def verdicts(runs: list[dict[str, Any]]) -> tuple[list[str], bool]:
                 reached &= all(n is not None and n <= ENOUGH * of for n, of in reach) and min(better) >= 0
             lines.append(
                 f"- {unit}, LDS against {start}: its own best after {', '.join(f'{s:.0%}' for s in shares)} of the "
-                f"other's epochs (at most {ENOUGH:.0%} and no worse in {got} of {len(pairs)}); the other's best reached "
-                f"after {', '.join('never' if n is None else f'{n} of {of}' for n, of in reach)}; best dev lower by "
+                f"other's epochs (at most {ENOUGH:.0%} and no worse in {got} of {len(pairs)}); the other's best "
+                f"reached after {', '.join('never' if n is None else f'{n} of {of}' for n, of in reach)}; best dev lower by "
                 f"{', '.join(f'{b:.2f}' for b in better)}, test by {', '.join(f'{b:.2f}' for b in tested)}."
             )
     holds = "holds" if kept == judged else "does not hold"
     head = (
-        f"**By the paper's count the claim {holds}: in {kept} of {judged} runs the LDS start reaches its own best after "
-        f"at most {ENOUGH:.0%} of the random start's epochs and is no worse.** "
+        f"**By the paper's count the claim {holds}: in {kept} of {judged} runs the LDS start reaches its own best "
+        f"after at most {ENOUGH:.0%} of the random start's epochs and is no worse.** "
         + (
             "In all of them it reaches the random start's best within that share of the epochs; that is another claim."
             if reached

@@ -4,10 +4,10 @@
     .venv/bin/python experiments/lds_start.py --text wikitext2 --seeds 5 --iterations 100    # the same on 2 M tokens
     .venv/bin/python experiments/lds_start.py --quick    # 400,000 tokens of WikiText-2, h = 20: seconds
 
-The claim: EM from the subspace start is ahead of EM from random parameters, and stays so. Full
-iterations only, no reduced ones, so that every point is a likelihood of the same kind. It holds if the subspace start is ahead at the
-end and was, halfway, where the best random start ends; --quick exits with 1 if not.
-Writes experiments/results/lds_start.md or lds_start_wikitext2.md. The corpus and the counts are kept in --work, as those of lds_pos.py.
+The claim: EM from the subspace start is ahead of EM from random parameters, and stays so. Full iterations only, no
+reduced ones, so that every point is a likelihood of the same kind. It holds if the subspace start is ahead at the end
+and was, halfway, where the best random start ends; --quick exits with 1 if not. Writes experiments/results/lds_start.md
+or lds_start_wikitext2.md. The corpus and the counts are kept in --work, as those of lds_pos.py.
 """
 
 from __future__ import annotations

@@ -87,12 +87,11 @@ def states_plot(table: Table) -> str | None:
     return lines("Perplexity of valid against the number of states", {"HMM": points}, "states", log_x=True)
 
 
+LIKELIHOODS = line_plot("Log-likelihood a token after full EM iterations", "start, after iterations", "iteration")
 PLOTS: dict[str, list[Callable[[Table], str | None]]] = {
     "lds_pos": [dot_plot("Accuracy of a local classifier on CRAFT dev", "vectors", "accuracy")],
-    **dict.fromkeys(
-        ("lds_start", "lds_start_wikitext2"),
-        [line_plot("Log-likelihood a token after full EM iterations", "start, after iterations", "iteration")],
-    ),
+    "lds_start": [LIKELIHOODS],
+    "lds_start_wikitext2": [LIKELIHOODS],
     "lds_rnn": [line_plot("Dev perplexity after each epoch", "unit, start", "epoch", log_y=True)],
     "tagging_pos": [dot_plot("Accuracy", "tagger", "accuracy: all", "OOV")],
     "tagging_ner": [dot_plot("F1 of spans", "tagger", "F1")],
