@@ -247,8 +247,8 @@ def verdicts(runs: list[dict[str, Any]]) -> tuple[list[str], bool]:
             lines.append(
                 f"- {unit}, LDS against {start}: its own best after {', '.join(f'{s:.0%}' for s in shares)} of the "
                 f"other's epochs (at most {ENOUGH:.0%} and no worse in {got} of {len(pairs)}); the other's best "
-                f"reached after {', '.join('never' if n is None else f'{n} of {of}' for n, of in reach)}; best dev lower by "
-                f"{', '.join(f'{b:.2f}' for b in better)}, test by {', '.join(f'{b:.2f}' for b in tested)}."
+                f"reached after {', '.join('never' if n is None else f'{n} of {of}' for n, of in reach)}; best dev "
+                f"lower by {', '.join(f'{b:.2f}' for b in better)}, test by {', '.join(f'{b:.2f}' for b in tested)}."
             )
     holds = "holds" if kept == judged else "does not hold"
     head = (
