@@ -4,12 +4,15 @@
     OMP_NUM_THREADS=1 .venv/bin/python experiments/lds_rnn.py            # about 20 minutes of one core
     OMP_NUM_THREADS=1 .venv/bin/python experiments/lds_rnn.py --quick    # seconds
 
-The claim: from the LDS the network needs at most 70 % of the epochs and ends no worse. Mikolov's schedule for all; exit
-code 1 if the claim is not there. The rate of each unit and start is the best of a grid after a few epochs on a part of
-the training text, with an LDS of that part alone. Then every seed is trained on all of it; the first half of the text
-from WikiText-2 valid (dev) decides when the rate is halved and when training ends, for all starts alike, and the second
-half (test) is only scored, once, at the end. Two more starts for the first seed: "random, half the rate", and "random +
-frequencies", whose output layer begins at the words' frequencies, which the LDS also knows.
+The claim: from the LDS the network needs at most 70 % of the epochs and ends no worse. Epochs are counted as the paper
+counts them, each start's up to its own best dev perplexity; the epochs to the random start's best stand beside them.
+Mikolov's schedule for all. --quick exits with 1 unless the LDS start reaches the random start's best in 70 % of its
+epochs: five epochs are too few for the paper's count. The rate of each unit and start is the best of a grid after a few
+epochs on a part of the training text, with an LDS of that part alone. Then every seed is trained on all of it; the
+first half of the text from WikiText-2 valid (dev) decides when the rate is halved and when training ends, for all
+starts alike, and the second half (test) is only scored, once, at the end. Two more starts for the first seed: "random,
+half the rate", and "random + frequencies", whose output layer begins at the words' frequencies, which the LDS also
+knows.
 Runs are kept in --work as they finish: an interrupted experiment goes on where it was.
 Writes experiments/results/lds_rnn.md and lds_rnn.json (perplexity after each epoch).
 """
@@ -66,7 +69,7 @@ FULL = Scale(
         "tanh, random": (0.125, 0.25, 0.5, 1.0),
         "tanh, LDS": (0.125, 0.25, 0.5),
     },
-    seeds={"sigmoid": 3, "tanh": 2},
+    seeds={"sigmoid": 3, "tanh": 3},
 )
 QUICK = Scale(
     tokens=25_000,
@@ -221,8 +224,8 @@ def tables(runs: list[dict[str, Any]]) -> list[str]:
 
 
 def verdicts(runs: list[dict[str, Any]]) -> tuple[list[str], bool]:
-    """The claim in sentences: per unit, the LDS start against each random one, seed by seed."""
-    lines, holds = [], True
+    """The claim in sentences, and whether the LDS start reaches the random start's best early in every run."""
+    lines, reached, kept, judged = [], True, 0, 0
     for unit in UNITS:
         for start in STARTS[:-1]:
             pairs = [
@@ -237,16 +240,27 @@ def verdicts(runs: list[dict[str, Any]]) -> tuple[list[str], bool]:
             reach = [(epochs_to(ours, min(theirs["dev"])), best_epoch(theirs)) for ours, theirs in pairs]
             better = [min(theirs["dev"]) - min(ours["dev"]) for ours, theirs in pairs]
             tested = [theirs["test"] - ours["test"] for ours, theirs in pairs]
-            got = all(n is not None and n <= ENOUGH * of for n, of in reach) and min(better) >= 0
-            holds &= got or start != "random"
+            got = sum(share <= ENOUGH and gain >= 0 for share, gain in zip(shares, better, strict=True))
+            if start == "random":
+                kept, judged = kept + got, judged + len(pairs)
+                reached &= all(n is not None and n <= ENOUGH * of for n, of in reach) and min(better) >= 0
             lines.append(
-                f"- {unit}, LDS against {start}: its best after {', '.join(f'{s:.0%}' for s in shares)} of the "
-                "epochs, the other's best reached after "
-                f"{', '.join('never' if n is None else f'{n} of {of}' for n, of in reach)}; best dev lower by "
-                f"{', '.join(f'{b:.2f}' for b in better)}, test by {', '.join(f'{b:.2f}' for b in tested)}. The "
-                f"claim (at most {ENOUGH:.0%} of the epochs, no worse) {'holds' if got else 'does not hold'}."
+                f"- {unit}, LDS against {start}: its own best after {', '.join(f'{s:.0%}' for s in shares)} of the "
+                f"other's epochs (at most {ENOUGH:.0%} and no worse in {got} of {len(pairs)}); the other's best "
+                f"reached after {', '.join('never' if n is None else f'{n} of {of}' for n, of in reach)}; best dev "
+                f"lower by {', '.join(f'{b:.2f}' for b in better)}, test by {', '.join(f'{b:.2f}' for b in tested)}."
             )
-    return lines, holds
+    holds = "holds" if kept == judged else "does not hold"
+    head = (
+        f"**By the paper's count the claim {holds}: in {kept} of {judged} runs the LDS start reaches its own best "
+        f"after at most {ENOUGH:.0%} of the random start's epochs and is no worse.** "
+        + (
+            "In all of them it reaches the random start's best within that share of the epochs; that is another claim."
+            if reached
+            else "Nor does it reach the random start's best so early in all of them."
+        )
+    )
+    return [head, "", *lines], reached
 
 
 def page(runs: list[dict[str, Any]], text: Text, scale: Scale, n_iter: int, chosen: dict[str, float]) -> str:
@@ -262,10 +276,6 @@ def page(runs: list[dict[str, Any]], text: Text, scale: Scale, n_iter: int, chos
         f"the runs below {total:.0f} s.",
         "",
         *said,
-        "",
-        "The claim is judged by the epochs to the other start's best dev perplexity. By the epochs to its own best, "
-        "which is how the paper counts, the LDS start is not always shorter: where it is not, it spends them on a "
-        "lower perplexity.",
         "",
         "The paper (PTB, 10,000 words, 300 sigmoid units): random 130.6 dev / 124.0 test in 17 epochs, LDS 128.1 / "
         "122.8 in 12.",
@@ -343,10 +353,10 @@ def main() -> None:
         settings = scale._replace(rates={})._asdict() | {"lds_iterations": n_iter, "chosen_rates": chosen}
         (RESULTS / "lds_rnn.json").write_text(json.dumps({"settings": settings, "runs": runs}, indent=1) + "\n")
     print("\n".join(tables(runs)))
-    said, holds = verdicts(runs)
+    said, reached = verdicts(runs)
     print("\n".join(said))
-    if not holds:
-        sys.exit("The LDS start does not save the epochs that the claim says.")
+    if not reached:
+        sys.exit("The LDS start does not reach the random start's best early.")
 
 
 if __name__ == "__main__":

@@ -30,12 +30,13 @@ CHAPTERS: dict[str, list[str]] = {
         "lds_pos",
         "tagging_ner",
         "lds_start",
+        "lds_start_wikitext2",
         "lds_noise",
         "lds_rnn",
     ],
     "Hidden Markov models with many states": ["hmm_perplexity", "hmm_neural"],
     "Factorial hidden Markov models (Nepal & Yates)": ["fhmm_pos", "fhmm_much"],
-    "Dynamic social network embedding (Sarkar, Siddiqi & Gordon)": ["dynamic_nips"],
+    "Embedding author-word co-occurrence data over time (Sarkar, Siddiqi & Gordon)": ["dynamic_nips"],
 }
 
 
@@ -86,9 +87,11 @@ def states_plot(table: Table) -> str | None:
     return lines("Perplexity of valid against the number of states", {"HMM": points}, "states", log_x=True)
 
 
+LIKELIHOODS = line_plot("Log-likelihood a token after full EM iterations", "start, after iterations", "iteration")
 PLOTS: dict[str, list[Callable[[Table], str | None]]] = {
     "lds_pos": [dot_plot("Accuracy of a local classifier on CRAFT dev", "vectors", "accuracy")],
-    "lds_start": [line_plot("Log-likelihood a token after full EM iterations", "start, after iterations", "iteration")],
+    "lds_start": [LIKELIHOODS],
+    "lds_start_wikitext2": [LIKELIHOODS],
     "lds_rnn": [line_plot("Dev perplexity after each epoch", "unit, start", "epoch", log_y=True)],
     "tagging_pos": [dot_plot("Accuracy", "tagger", "accuracy: all", "OOV")],
     "tagging_ner": [dot_plot("F1 of spans", "tagger", "F1")],

@@ -13,7 +13,7 @@ from undertow.cli.common import jobs_option, json_option, progress_bar, show
 from undertow.progress import Progress
 
 WORD = "bank"
-MAP_TITLE = "What countries spoke of in the UN General Debate, 1946–2014"
+MAP_TITLE = "What countries spoke of in the UN General Debate, 1946–2014, in steps of three years"
 MOVERS = 6
 SENTENCES = (
     "They sat down on the bank of the river and looked at the water",
