@@ -1,4 +1,4 @@
-"""What a moving map shows on a page or in a picture: aligned frames, and pairs whose meetings changed."""
+"""What a moving map shows on a page or in a picture: positions, and pairs whose meetings changed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from undertow.models import dynamic_queries as queries
 from undertow.models.dynamic_map import MapData, MapPair
 from undertow.models.dynamic_questions import AskedMap
 
@@ -19,10 +18,9 @@ class ShownMap(AskedMap):
     """The map as plain arrays for those who draw it."""
 
     def map_data(self, n_pairs: int = 12) -> MapData:
-        """The smoothed map with its frames aligned, and pairs whose meetings changed most, for pages and pictures."""
+        """The smoothed map, and pairs whose meetings changed most, for pages and pictures."""
         self._check_fitted()
         path, form, names = self._smoothed(), self._settings().form, self._names
-        frames, turns = self._frames()
         n = len(names.all)
         blocks = np.stack([form.blocks(c, n) for c in path.covs])
         return MapData(
@@ -30,8 +28,8 @@ class ShownMap(AskedMap):
             list(names.all),
             [names.kind(i) for i in range(n)],
             list(names.kinds),
-            frames,
-            queries.turn_covariances(blocks, turns),
+            path.means.copy(),
+            blocks.astype(np.float32),
             self._weights(),
             [self._map_pair(i, j) for i, j in self._telling_pairs(n_pairs)],
         )

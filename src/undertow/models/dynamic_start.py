@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg
 
+from undertow.kernels.association_field import balance
 from undertow.kernels.cooccurrence_field import Table, field_sums
 from undertow.models.dynamic_filter import Array, Belief, Settings, condition, update_variance
 
@@ -67,6 +68,11 @@ def dispersion(tables: list[Table | None], means: Array) -> Dispersion:
         if table is None:
             continue
         X, Y = x[table.rows], x[table.columns]
+        if table.free:
+            mu_free = table.total * balance(X, Y, table.p_rows, table.p_columns)[2]
+            squares_free = float(((table.counts.toarray() - mu_free) ** 2).sum())
+            total = Dispersion(total.squares + squares_free, total.mu + table.total)
+            continue
         Z = field_sums(X, Y, table.p_rows, table.p_columns).Z
         # Σ (p̄_i p̄_j g)² is the same sum with p̄² and distances stretched by √2
         root = np.sqrt(2.0)
