@@ -39,18 +39,26 @@ def found(model: DynamicEmbedding, still: int) -> tuple[int, int]:
     return len(names) - moved, moved
 
 
-@pytest.mark.parametrize("case", [{}, {"n_rows": 4, "still": 1, "n_columns": 60}, {"present": 3}, {"N": 40_000}])
-def test_still_words_do_not_move_when_rows_drift(case: Any) -> None:
-    rates, power = [], 0
-    for seed in range(4):
+@pytest.mark.parametrize(
+    ("case", "power"),
+    [
+        ({}, 1 / 3),
+        ({"n_rows": 20, "still": 10, "N": 10_000}, 1 / 2),
+        ({"n_rows": 4, "still": 1, "n_columns": 60}, 0),  # too few rows to tell; that nothing is made up is enough
+        ({"present": 3}, 0),
+    ],
+)
+def test_drifting_rows_are_found_and_still_words_are_not(case: Any, power: float) -> None:
+    still, n_rows = case.get("still", STILL_ROWS), case.get("n_rows", ROWS)
+    wrong, right, rates = 0, 0, []
+    for seed in range(3):
         model = DynamicEmbedding(2, random_state=0).fit(drifting_rows(seed, **case))
-        wrong, right = found(model, case.get("still", STILL_ROWS))
-        rates.append(wrong / max(wrong + right, 1))
-        power += right
-    # 5 % is promised; of so few lists, one may hold a wrong one among several right ones
+        wrong, hit = found(model, still)
+        rates.append(wrong / max(wrong + hit, 1))
+        right += hit
+    # 5 % is promised; in so few lists, one wrong name may be twice that
     assert np.mean(rates) <= 0.1, rates
-    if not case or "N" in case:
-        assert power >= 4 * 2, power  # of five that drift, two in every map
+    assert right >= power * 3 * (n_rows - still), right
 
 
 def test_a_map_of_which_nothing_moves_says_so() -> None:
@@ -80,16 +88,13 @@ def test_a_movement_map_is_made_once() -> None:
     assert not model._free_frequencies
 
 
-@pytest.mark.parametrize("inference", ["path", "filter"])
-def test_frames_are_those_in_which_everything_moves_least(inference: str) -> None:
+def test_frames_are_those_in_which_everything_moves_least() -> None:
     """No turn or shift of a whole frame brings it nearer to its neighbours, as the drift measures nearness."""
-    model = DynamicEmbedding(2, random_state=0, n_iter=3, inference=inference, tol=1e-9).fit(drifting_rows(0, T=5))
+    model = DynamicEmbedding(2, random_state=0, n_iter=3, tol=1e-9).fit(drifting_rows(0, T=5))
     x, drift = model.map_data().positions, model._noise().drift
-    n = len(drift)
     turn = x @ np.array([[0.0, 1.0], [-1.0, 0.0]])
-    shifts = [np.broadcast_to(e, x.shape) for e in np.eye(2)]
-    for common in [turn, *shifts]:
-        for t in range(1, len(x) - 1) if inference == "path" else ():
+    for common in [turn, *(np.broadcast_to(e, x.shape) for e in np.eye(2))]:
+        for t in range(1, len(x) - 1):
             pull = ((x[t + 1] - 2 * x[t] + x[t - 1]) / drift[:, None] * common[t]).sum()
             scale = np.sqrt((common[t] ** 2 / drift[:, None]).sum())
-            assert abs(pull / scale) < 0.05, (n, t)
+            assert abs(pull / scale) < 0.05, t

@@ -93,10 +93,12 @@ def information_matrix(
     vf[index, :, index] = np.concatenate((qd.sum(axis=1), -qd.sum(axis=0)))
     ff = np.zeros((n, n))
     ff[:a, a:], ff[a:, :a] = q, q.T
-    ff[index, index] = np.concatenate((p_rows, p_columns))
+    ff[index, index] = np.concatenate((q.sum(axis=1), q.sum(axis=0)))
     flat_vf = vf.reshape(n * d, n)
     # scaled by the frequencies, which may differ by many orders; its one null vector is e of rows minus e of columns
     root = np.sqrt(np.diag(ff))
-    taken = (flat_vf / root) @ np.linalg.pinv(ff / np.outer(root, root), hermitian=True) @ (flat_vf / root).T
+    taken = (
+        (flat_vf / root) @ np.linalg.pinv(ff / np.outer(root, root), rcond=1e-12, hermitian=True) @ (flat_vf / root).T
+    )
     out: Array = 4 * beta * total * (vv.reshape(n * d, n * d) - taken)
     return (out + out.T) / 2

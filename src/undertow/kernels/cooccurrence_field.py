@@ -169,9 +169,7 @@ def information_blocks(
 ) -> Array:
     """(a + w, d, d) diagonal blocks of the Fisher matrix, or of the Taylor matrix with negative eigenvalues at 0."""
     if table.free:
-        blocks = association_field.information_blocks(
-            table.total, table.p_rows, table.p_columns, X, Y, beta=beta
-        )
+        blocks = association_field.information_blocks(table.total, table.p_rows, table.p_columns, X, Y, beta=beta)
         return clip_eigenvalues(blocks)
     sums = field_sums(X, Y, table.p_rows, table.p_columns, 2, n_threads)
     parts = []

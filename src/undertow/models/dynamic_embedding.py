@@ -218,7 +218,9 @@ class DynamicEmbedding(ForecastingMap, ShownMap):
     ) -> Problem:
         """What a fit begins with: tables, the prior, and where to search."""
         n_rows, n = counts[0].shape[0], sum(counts[0].shape)
-        tables = [table and table._replace(free=self._free_frequencies) for table in (make_table(c, n_rows) for c in counts)]
+        tables = [
+            table and table._replace(free=self._free_frequencies) for table in (make_table(c, n_rows) for c in counts)
+        ]
         pooled = make_table(sum(counts), n_rows)
         assert pooled is not None  # Events have counts
         pooled = pooled._replace(free=self._free_frequencies)

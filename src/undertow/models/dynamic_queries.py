@@ -52,6 +52,18 @@ def distances(mean: Array, cov: Array) -> Timeline:
     return Timeline(np.sqrt(first) * np.where(certain, 1.0, np.minimum(ratio, 1.0)), low, high)
 
 
+# --- who is near ------------------------------------------------------------------------------------------
+
+
+def nearness(x: Array, traces: Array, i: int) -> Array:
+    """(n,) |x_j − x_i|² + tr Σ_j: what entities are ranked by, from means (n, d) and traces (n,) of covariances.
+
+    The expected squared distance as far as it differs between the j, were the errors of two entities independent:
+    the one definition of near, here and on the page (`nearest` in data.js), which has no covariances between entities.
+    """
+    return ((x - x[i]) ** 2).sum(axis=1) + traces
+
+
 # --- movement -------------------------------------------------------------------------------------------
 
 

@@ -157,28 +157,27 @@ class AskedMap(SavedMap):
     def nearest(
         self, name: Any, time: Any, n: int = 10, *, kind: str | None = None, of: str | None = None
     ) -> list[Neighbor]:
-        """The n entities nearest to one at a time, by expected squared distance, so that uncertain ones come later.
+        """The n entities nearest to one at a time, uncertain ones later; of those that have events at the time.
 
-        of: only rows, or only columns. Entities without any event are left out.
+        Ranked by |x_j − x_i|² + tr Σ_j, as on the page of the map; `distance` is the root of the expected squared
+        distance. of: only rows, or only columns.
         """
         self._check_fitted()
         i, t = self._names.find(name, kind), self._time(time)
         path, form = self._smoothed(), self._settings().form
-        x, count = path.means[t], len(self._names.all)
-        squares = ((x - x[i]) ** 2).sum(axis=1)
-        if self.covariance_ == "full":
-            d = x.shape[1]
-            traces = np.einsum("jkk->j", path.covs[t].reshape(count, d, count, d)[i].transpose(1, 0, 2))
-            squares = squares - 2 * traces
-        trace = np.trace(form.blocks(path.covs[t], count), axis1=1, axis2=2)
-        squares = squares + trace + trace[i]
-        allowed = self._weights().sum(axis=0) > 0
+        x, count, d = path.means[t], len(self._names.all), path.means.shape[2]
+        near = queries.nearness(x, np.trace(form.blocks(path.covs[t], count), axis1=1, axis2=2), i)
+        allowed = self._weights()[t] > 0
         allowed[i] = False
         if of is not None:
             first_kind = np.arange(count) < self._names.n_rows
             allowed &= first_kind if self._names.side(of) == 0 else ~first_kind
-        order = np.flatnonzero(allowed)[np.argsort(squares[allowed], kind="stable")][: max(int(n), 0)]
-        return [Neighbor(self._names.all[j], self._names.kind(j), float(np.sqrt(max(squares[j], 0)))) for j in order]
+        order = np.flatnonzero(allowed)[np.argsort(near[allowed], kind="stable")][: max(int(n), 0)]
+        squares = [((x[j] - x[i]) ** 2).sum() + np.trace(form.between(path.covs[t], i, j, d)) for j in order]
+        return [
+            Neighbor(self._names.all[j], self._names.kind(j), float(np.sqrt(max(square, 0))))
+            for j, square in zip(order, squares, strict=True)
+        ]
 
     def movers(self, n: int = 10, *, first: Any = None, last: Any = None, significance: float = 0.05) -> Movers:
         """Who moved most between two steps (the first and the last if not given), of those whose movement is no chance.

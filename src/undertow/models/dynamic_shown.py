@@ -35,7 +35,11 @@ class ShownMap(AskedMap):
         )
 
     def _telling_pairs(self, n_pairs: int) -> list[tuple[int, int]]:
-        """Frequent pairs whose share of the column's counts changed most over the steps; each name once."""
+        """Frequent pairs whose share of the column's counts changed most over the steps; each name once.
+
+        Equal ones by how much their distance changed, then by how often they met.
+        """
+        x = self._smoothed().means
         columns = np.array([t.sum(axis=0) for t in self.events_.tables])
         total = sp.csr_array(sum(self.events_.tables)).tocoo()
         often = np.argsort(-total.data, kind="stable")[: 50 * max(n_pairs, 0)]
@@ -43,9 +47,11 @@ class ShownMap(AskedMap):
         for k in often.tolist():
             i, j = int(total.row[k]), int(total.col[k])
             p = np.array([t[i, j] for t in self.events_.tables]) / np.maximum(columns[:, j], 1e-300)
-            ranked.append((-float(p.std()), i, j))
+            moved = np.sqrt(((x[:, i] - x[:, j + self._names.n_rows]) ** 2).sum(axis=1))
+            change = round(float(p.std()), 9)  # equal shares differ by rounding
+            ranked.append((-change, -float(moved.std()), -float(total.data[k]), i, j))
         out: list[tuple[int, int]] = []
-        for _, i, j in sorted(ranked):
+        for *_, i, j in sorted(ranked):
             if len(out) < n_pairs and all(i != a and j != b for a, b in out):
                 out.append((i, j))
         return out
