@@ -35,7 +35,7 @@ CHAPTERS: dict[str, list[str]] = {
     ],
     "Hidden Markov models with many states": ["hmm_perplexity", "hmm_neural"],
     "Factorial hidden Markov models (Nepal & Yates)": ["fhmm_pos", "fhmm_much"],
-    "Dynamic social network embedding (Sarkar, Siddiqi & Gordon)": ["dynamic_nips"],
+    "Dynamic social network embedding (Sarkar, Siddiqi & Gordon)": ["dynamic_nips", "dynamic_coverage"],
 }
 
 
