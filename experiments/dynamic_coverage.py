@@ -10,11 +10,11 @@ frequencies; and as the map on which `movers` tests movement, whose frequencies 
 
 - the true distances of rows and words, at every step, inside the 90 % band of `distance`;
 - log-odds ratios |x_i − y_l|² + |x_k − y_j|² − |x_i − y_j|² − |x_k − y_l|² = 2 (x_i − x_k)·(y_j − y_l), which neither
-  frequencies nor the frame can change: the slope of the map's on the true ones, and how many are inside their 90 % band;
+  frequencies nor the frame can change: the slope of the map's on the true ones, and how many are in their 90 % band;
 - false movers: words, where words stand still.
 
-Exit code 1 unless with free frequencies three quarters of the log-odds ratios are in their bands, with at most 10 % false
-movers.
+Exit code 1 unless with free frequencies three quarters of the log-odds ratios are in their bands, with at most 10 %
+false movers.
 Writes experiments/results/dynamic_coverage.md.
 """
 

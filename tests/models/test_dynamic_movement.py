@@ -71,7 +71,7 @@ def test_one_row_a_step_cannot_show_movement() -> None:
     rng = np.random.default_rng(0)
     events = [(t, f"president {t // 4}", f"w{j}", int(rng.poisson(20)) + 1) for t in range(12) for j in range(30)]
     movers = DynamicEmbedding(2, random_state=0, n_iter=3).fit(events).movers()
-    assert movers == [] and "cannot show movement" in movers.verdict and "two rows" in movers.verdict
+    assert movers == [] and "cannot show movement" in movers.verdict and "more than one row" in movers.verdict
 
 
 def test_the_most_frequent_stand_for_a_large_map(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,3 +98,33 @@ def test_frames_are_those_in_which_everything_moves_least() -> None:
             pull = ((x[t + 1] - 2 * x[t] + x[t - 1]) / drift[:, None] * common[t]).sum()
             scale = np.sqrt((common[t] ** 2 / drift[:, None]).sum())
             assert abs(pull / scale) < 0.05, t
+
+
+def test_bands_of_what_counts_tell_hold_what_they_say() -> None:
+    """2 (x_i − x_k)·(y_j − y_l), which neither frequencies nor the frame can change, in maps drawn from the model."""
+    inside = []
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        x, y = 0.7 * rng.standard_normal((8, 2)), 0.7 * rng.standard_normal((16, 2))
+        events, truth = [], []
+        for t in range(4):
+            x = x + 0.15 * rng.standard_normal(x.shape)
+            p = np.exp(-((x[:, None] - y) ** 2).sum(axis=2))
+            counts = rng.multinomial(4000, (p / p.sum()).ravel()).reshape(p.shape)
+            events += [(t, f"r{i:02}", f"w{j:02}", int(counts[i, j])) for i, j in zip(*counts.nonzero(), strict=True)]
+            truth.append(x)
+        model = DynamicEmbedding(2, random_state=0, n_iter=5).fit(events)._movement_map()
+        path = model._smoothed()
+        assert len(model.names_) == 24
+        for t, means in enumerate(path.means):
+            cov = path.covs[t].reshape(24, 2, 24, 2)
+            for _ in range(100):
+                i, k = rng.choice(8, 2, replace=False)
+                j, m = rng.choice(16, 2, replace=False)
+                at = [i, k, 8 + j, 8 + m]
+                rows, words = means[at[0]] - means[at[1]], means[at[2]] - means[at[3]]
+                slope = 2 * np.array([words, -words, rows, -rows])
+                sd = np.sqrt(np.einsum("ak,akbl,bl->", slope, cov[at][:, :, at], slope))
+                true = 2 * (truth[t][i] - truth[t][k]) @ (y[j] - y[m])
+                inside.append(abs(2 * rows @ words - true) <= 1.6449 * sd)
+    assert 0.8 < np.mean(inside) < 0.99, np.mean(inside)  # 0.9 is meant

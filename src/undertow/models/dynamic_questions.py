@@ -203,9 +203,9 @@ class AskedMap(SavedMap):
         if not len(tested):
             return Movers(
                 [],
-                f"The data cannot show movement {steps}: no entity is at two steps that have at least two "
-                f"{names.kinds[0]} and two {names.kinds[1]}; join steps to longer ones, or divide "
-                f"{names.kinds[0]} more finely.",
+                f"The data cannot show movement {steps}: no entity is at two steps that have more than one row and "
+                f"more than one column (here: {names.kinds[0]} and {names.kinds[1]}); join steps to longer ones, or "
+                "divide the rows more finely.",
             )
         path = model._smoothed()
         moved = path.means[t] - path.means[s]
