@@ -61,7 +61,8 @@ def nearness(x: Array, traces: Array, i: int) -> Array:
     The expected squared distance as far as it differs between the j, were the errors of two entities independent:
     the one definition of near, here and on the page (`nearest` in data.js), which has no covariances between entities.
     """
-    return ((x - x[i]) ** 2).sum(axis=1) + traces
+    out: Array = ((x - x[i]) ** 2).sum(axis=1) + traces
+    return out
 
 
 # --- movement -------------------------------------------------------------------------------------------
@@ -72,13 +73,14 @@ def show_movement(tables: Sequence[Any]) -> NDArray[np.bool_]:
 
     Against the frequencies of its step, a table of a single row or a single column is what chance would give.
     """
-    times = [0, 0]
+    times = [np.zeros(size, dtype=np.int64) for size in tables[0].shape]
     for table in tables:
         present = [np.asarray(table.sum(axis=axis)) > 0 for axis in (1, 0)]
         if all(p.sum() > 1 for p in present):
-            times = [t + p for t, p in zip(times, present, strict=True)]
-    zeros = [np.zeros(size, dtype=np.int64) for size in tables[0].shape]
-    return np.concatenate([t + z for t, z in zip(times, zeros, strict=True)]) > 1
+            for count, there in zip(times, present, strict=True):
+                count += there
+    shown: NDArray[np.bool_] = np.concatenate(times) > 1
+    return shown
 
 
 def travel_covariances(
