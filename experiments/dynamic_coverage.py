@@ -187,9 +187,9 @@ def main() -> int:
         "says. A map that takes the one for the other puts everybody where all are met alike; its distances are not "
         "those the counts were drawn from, and bands as narrow as so many counts allow do not hold them. With free "
         "frequencies the distances of a step are known no better than the prior says, because a linear map of the rows "
-        "can be undone by its inverse on the words (the rows may shrink while the words spread), and the most probable "
-        "path shrinks what drifts: its bands of distances are wider, and still too narrow. What the counts do tell, "
-        "the log-odds ratios, they tell with bands that hold about as much as they say.",
+        "can be undone by its inverse on the words (the rows may shrink while the words spread; in two "
+        "maps looked at, the rows, which drift, had shrunk): its bands of distances are wider, and still too narrow. "
+        "What the counts do tell, the log-odds ratios, they tell with bands that hold about as much as they say.",
         "",
     ]
     if not options.quick:

@@ -73,13 +73,12 @@ def show_movement(tables: Sequence[Any]) -> NDArray[np.bool_]:
 
     Against the frequencies of its step, a table of a single row or a single column is what chance would give.
     """
-    times = [np.zeros(size, dtype=np.int64) for size in tables[0].shape]
+    times = np.zeros(sum(tables[0].shape), dtype=np.int64)
     for table in tables:
-        present = [np.asarray(table.sum(axis=axis)) > 0 for axis in (1, 0)]
-        if all(p.sum() > 1 for p in present):
-            for count, there in zip(times, present, strict=True):
-                count += there
-    shown: NDArray[np.bool_] = np.concatenate(times) > 1
+        rows, columns = (np.asarray(table.sum(axis=axis)) > 0 for axis in (1, 0))
+        if rows.sum() > 1 and columns.sum() > 1:
+            times += np.concatenate((rows, columns))
+    shown: NDArray[np.bool_] = times > 1
     return shown
 
 
