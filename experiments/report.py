@@ -36,7 +36,10 @@ CHAPTERS: dict[str, list[str]] = {
     ],
     "Hidden Markov models with many states": ["hmm_perplexity", "hmm_neural"],
     "Factorial hidden Markov models (Nepal & Yates)": ["fhmm_pos", "fhmm_much"],
-    "Embedding author-word co-occurrence data over time (Sarkar, Siddiqi & Gordon)": ["dynamic_nips"],
+    "Embedding author-word co-occurrence data over time (Sarkar, Siddiqi & Gordon)": [
+        "dynamic_nips",
+        "dynamic_coverage",
+    ],
 }
 
 

@@ -15,6 +15,7 @@ FOLDER = ROOT / "experiments"
 DATA = Path(os.environ.get("UNDERTOW_DATA", ROOT.parent / "shared" / "data"))
 # script -> what it needs beside the core
 NEEDS = {
+    "dynamic_coverage": (),
     "dynamic_nips": (),
     "fhmm_pos": ("pycrfsuite",),
     "hmm_neural": ("torch",),

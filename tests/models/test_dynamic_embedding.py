@@ -13,7 +13,7 @@ from undertow.errors import InputError, NotFittedError
 from undertow.models import dynamic_embedding, dynamic_foresight, dynamic_links
 from undertow.models.base import InterruptedFitWarning
 from undertow.models.dynamic_foresight import DRIFTS, USUAL_WEIGHTS, learn_meetings
-from undertow.models.dynamic_queries import align_frames, discoveries, distances
+from undertow.models.dynamic_queries import discoveries, distances
 
 NAMES = (["A1", "A2", "B"], ["X1", "X2", "Y"])
 
@@ -193,10 +193,35 @@ def test_movers_are_those_that_move() -> None:
                 events.append((t, f"r{i}", f"c{j}", int(rng.poisson(20 if side else 2)) + 1))
     model = DynamicEmbedding(2, random_state=0, n_iter=4).fit(events)
     movers = model.movers(3)
-    assert movers[0].name == "r0" and movers[0].p_value < 1e-3
+    assert movers[0].name == "r0" and movers[0].p_value < 1e-3 and "moved beyond noise" in movers.verdict
     assert model.movers(5, first=0, last=3, significance=1e-6) == []
     near = {n.name for n in model.nearest("r1", 0, 6, of="column")}
     assert near <= {f"c{j}" for j in range(6)}
+
+
+@pytest.mark.parametrize("covariance", ["full", "blocks"])
+def test_near_is_by_squared_distance_and_variance_among_those_seen_then(covariance: str) -> None:
+    events = [e for e in small_events() if e[:2] != (1994, "r1")]
+    model = DynamicEmbedding(random_state=0, n_iter=2, covariance=covariance).fit(events)
+    data = model.map_data()
+    t = data.times.index("1994")
+    near = ((data.positions[t] - data.positions[t, 0]) ** 2).sum(axis=1) + np.trace(
+        data.covariances[t], axis1=1, axis2=2
+    )
+    seen = [j for j in np.argsort(near) if j != 0 and data.weights[t, j] > 0]
+    found = [n.name for n in model.nearest(data.names[0], 1994, 100)]
+    assert found == [data.names[j] for j in seen] and "r1" not in found
+
+
+def test_pairs_to_begin_with_are_not_chosen_by_the_alphabet() -> None:
+    """Where shares change alike, the pair whose distance changed most comes first, whatever it is called."""
+    events = [(t, r, c, 10) for t in range(2) for r in ("a", "b", "z") for c in ("k", "m", "y")]
+    model = DynamicEmbedding(random_state=0, n_iter=1).fit(events)
+    means = np.zeros((2, 6, 2))
+    means[1, 2] = 1.0  # z goes away from everything
+    path = model._smoothed()
+    model._cache["smoothed"] = path._replace(means=means)
+    assert model._telling_pairs(1)[0][0] == 2
 
 
 def test_names_in_both_kinds_are_told_apart() -> None:
@@ -506,21 +531,6 @@ def test_distance_bands_are_those_of_samples() -> None:
         np.testing.assert_allclose(
             [line.low[t], line.mean[t], line.high[t]], [low, drawn.mean(), high], rtol=0.05, atol=0.03
         )
-
-
-def test_frames_are_turned_onto_each_other() -> None:
-    rng = np.random.default_rng(0)
-    shape = rng.standard_normal((30, 2))
-    frames = []
-    for t in range(5):
-        c, s = np.cos(0.6 * t), np.sin(0.6 * t)
-        frames.append(shape @ np.array([[c, -s], [s, c]]) + [t, -t])
-    aligned, turns = align_frames(np.array(frames), np.ones((5, 30)))
-    np.testing.assert_allclose(aligned, np.repeat(aligned[:1], 5, axis=0), rtol=0, atol=1e-10)
-    np.testing.assert_allclose(
-        turns @ turns.transpose(0, 2, 1), np.repeat(np.eye(2)[None], 5, axis=0), rtol=0, atol=1e-12
-    )
-    assert aligned[..., 0].std() >= aligned[..., 1].std()
 
 
 def test_discoveries_are_benjamini_and_hochbergs() -> None:

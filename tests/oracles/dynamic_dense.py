@@ -189,3 +189,18 @@ def link_rates(
         c = scipy.optimize.brentq(lambda c, i=i, v=v: -np.expm1(-np.exp(logs[i] + c)).sum() - v, -50, 50, xtol=1e-13)
         logs[i] += 0.5 * c + 0.5 * np.log(v)
     return np.exp(logs), there
+
+
+def free_probabilities(counts: Any, x: Any) -> Any:
+    """p(i, j) = a_i b_j e^{−|x_i − x_j|²} with the table's sums, scaled by turns, slowly."""
+    a = len(counts)
+    q = np.array([[np.exp(-((x[i] - x[a + j]) ** 2).sum()) for j in range(counts.shape[1])] for i in range(a)])
+    for _ in range(120):  # on tables of a few entities
+        q = q * (counts.sum(axis=1) / counts.sum() / q.sum(axis=1))[:, None]
+        q = q * (counts.sum(axis=0) / counts.sum() / q.sum(axis=0))
+    return q
+
+
+def free_log_likelihood(counts: Any, x: Any, beta: float = 1.0) -> float:
+    """β Σ c_ij log p(i, j) with the best frequencies for these positions; x is (rows + columns, d)."""
+    return float(beta * (counts * np.log(free_probabilities(counts, x))).sum())

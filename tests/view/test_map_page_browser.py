@@ -15,6 +15,7 @@ from numpy.testing import assert_allclose
 from browser import Browser, find_chromium, open_browser
 from map_samples import sample_map
 from undertow.models.dynamic_map import MapData
+from undertow.models.dynamic_queries import nearness
 from undertow.view.map_geometry import RADIUS_90, plane
 from undertow.view.map_page import save_html
 
@@ -215,6 +216,39 @@ def test_how_often_beside_chance(show: Any, d: int) -> None:
         browser.press("Enter")
         assert ("× chance" in text_of(browser, ".card p")) == met
         assert (browser.evaluate("document.querySelectorAll('.card .chance').length") == 1) == met
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_the_nearest_are_those_of_the_model(show: Any, d: int) -> None:
+    """The page ranks as `DynamicEmbedding.nearest` does, by `nearness` among those seen at the time."""
+    data = sample_map(d=d)
+    browser = show(data)
+    kinds = np.array([data.kind_names.index(k) for k in data.kinds])
+    for f, i in ((0, 0), (1, 3), (1, 9), (3, 12)):
+        near = nearness(data.positions[f], np.trace(data.covariances[f], axis1=1, axis2=2), i)
+        for kind in (0, 1):
+            order = [j for j in np.argsort(near) if j != i and kinds[j] == kind and data.weights[f, j] > 0]
+            assert browser.evaluate(f"undertow.nearest({f}, {i}, {kind}, 5)") == order[:5]
+
+
+def test_no_solid_trail_where_an_entity_was_not_seen(show: Any) -> None:
+    data = sample_map()
+    browser = show(data)
+    lines = """(i => {
+      const context = document.getElementById('map').getContext('2d'), found = [];
+      let dash = [];
+      const setDash = context.setLineDash.bind(context), line = context.lineTo.bind(context);
+      context.setLineDash = d => { dash = d; setDash(d); };
+      context.lineTo = (x, y) => { found.push(dash.length); line(x, y); };
+      undertow.draw();
+      delete context.setLineDash; delete context.lineTo;
+      return found;
+    })()"""
+    click_dot(browser, 1)  # author 1 is absent at the second time
+    slide(browser, 4)
+    browser.evaluate("document.getElementById('map')")
+    dashes = browser.evaluate(lines)
+    assert dashes.count(2) >= 2 and dashes.count(0) >= 2
 
 
 def test_pairing_without_a_keyboard(show: Any) -> None:

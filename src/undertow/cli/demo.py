@@ -72,6 +72,7 @@ def command(out: str, jobs: int, as_json: bool) -> None:
     sections = [to_the_map, contexts_section(model, WORD, sentences), transitions_section(model)]
     html = corpus_page(corpus, counts, title=title, words=[WORD], sections=sections)
     write_bytes(page, html.encode("utf-8"))
+    movers = moving.movers(MOVERS, first=1979, last=1997)  # in 1946 too few countries spoke to tell
     facts: dict[str, Any] = {
         "tokens": corpus.n_tokens,
         "sentences": corpus.n_sentences,
@@ -85,7 +86,8 @@ def command(out: str, jobs: int, as_json: bool) -> None:
             f"like_{WORD}_in_“{' '.join(s)}”": [x.word for x in model.neighbors(s, 8, position=s.index(WORD))]
             for s in sentences
         },
-        "moved_most_in_the_UN_debates": [m.name for m in moving.movers(MOVERS)],
+        "moved_most_in_the_UN_debates": [m.name for m in movers],
+        "movement_in_the_UN_debates": movers.verdict,
         "model": str(target / "demo.lds"),
         "map_model": str(target / "demo.dynamic"),
         "seconds": round(time.perf_counter() - start, 1),

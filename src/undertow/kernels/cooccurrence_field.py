@@ -28,6 +28,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from undertow.kernels import association_field
+
 Array = NDArray[np.float64]
 
 TILE_ROWS, TILE_COLUMNS = 64, 1024  # half a megabyte: a tile stays in the cache between its three uses
@@ -44,6 +46,7 @@ class Table(NamedTuple):
     total: float  # N
     p_rows: Array  # (a,) p̄_i
     p_columns: Array  # (w,) p̄_j
+    free: bool = False  # frequencies are found with the positions, as in `association_field`, and p̄ are but the sums
 
     @property
     def present(self) -> NDArray[np.int64]:
@@ -118,6 +121,8 @@ def log_likelihood(
     table: Table, X: Array, Y: Array, *, beta: float = 1.0, centring: float = 1.0, n_threads: int = 1
 ) -> tuple[float, Array]:
     """The tempered log-likelihood and its score (a + w, d), rows first; `centring` weighs the pull to one centre."""
+    if table.free:
+        return association_field.log_likelihood(table.counts, table.p_rows, table.p_columns, X, Y, beta=beta)
     sums = field_sums(X, Y, table.p_rows, table.p_columns, 1, n_threads)
     pulled = table.counts @ Y / table.total  # Σ_j p̄_ij x_j
     stress = table.p_rows @ (X**2).sum(axis=1) + table.p_columns @ (Y**2).sum(axis=1) - 2 * float((pulled * X).sum())
@@ -163,6 +168,9 @@ def information_blocks(
     table: Table, X: Array, Y: Array, *, form: str = "fisher", beta: float = 1.0, n_threads: int = 1
 ) -> Array:
     """(a + w, d, d) diagonal blocks of the Fisher matrix, or of the Taylor matrix with negative eigenvalues at 0."""
+    if table.free:
+        blocks = association_field.information_blocks(table.total, table.p_rows, table.p_columns, X, Y, beta=beta)
+        return clip_eigenvalues(blocks)
     sums = field_sums(X, Y, table.p_rows, table.p_columns, 2, n_threads)
     parts = []
     for part, P, p in ((sums.rows, X, table.p_rows), (sums.columns, Y, table.p_columns)):
@@ -189,6 +197,8 @@ def clip_eigenvalues(matrices: Array) -> Array:
 
 def information_matrix(table: Table, X: Array, Y: Array, *, form: str = "fisher", beta: float = 1.0) -> Array:
     """((a + w) d, (a + w) d) Fisher matrix, or the Taylor matrix unclipped; an entity's coordinates are neighbours."""
+    if table.free:
+        return association_field.information_matrix(table.total, table.p_rows, table.p_columns, X, Y, beta=beta)
     (a, d), w = X.shape, len(Y)
     n = a + w
     delta = X[:, None, :] - Y[None, :, :]

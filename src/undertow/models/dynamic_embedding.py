@@ -53,7 +53,7 @@ from undertow.models.dynamic_learning import Iteration, Problem, improve, make_n
 from undertow.models.dynamic_links import Outlook
 from undertow.models.dynamic_names import Names
 from undertow.models.dynamic_queries import Timeline
-from undertow.models.dynamic_questions import Mover, Neighbor
+from undertow.models.dynamic_questions import Mover, Movers, Neighbor
 from undertow.models.dynamic_saving import LARGEST_DRIFT
 from undertow.models.dynamic_shown import ShownMap
 from undertow.models.dynamic_start import (
@@ -67,7 +67,7 @@ from undertow.models.dynamic_start import (
     make_table,
     static_map,
 )
-from undertow.models.dynamic_tables import join_later, make_tables, newcomers
+from undertow.models.dynamic_tables import join_later, make_tables, most_frequent_part, newcomers
 from undertow.text.events import Events
 
 Array = npt.NDArray[np.float64]
@@ -93,6 +93,7 @@ class DynamicEmbedding(ForecastingMap, ShownMap):
     """
 
     kind = "dynamic"
+    _free_frequencies = False  # of the map on which movement is tested
 
     def __init__(
         self,
@@ -198,7 +199,7 @@ class DynamicEmbedding(ForecastingMap, ShownMap):
             )
         widen = self._dispersion(problem, latest, settings) if look else 1.0
         try:
-            if look and whole:  # its drift is known only now
+            if look and whole and not self._free_frequencies:  # its drift is known only now
                 foresight = self._foresee(events, counts, look, settings, [latest.drift], rng, widen)
         except KeyboardInterrupt:
             whole = False
@@ -225,9 +226,12 @@ class DynamicEmbedding(ForecastingMap, ShownMap):
     ) -> Problem:
         """What a fit begins with: tables, the prior, and where to search."""
         n_rows, n = counts[0].shape[0], sum(counts[0].shape)
-        tables = [make_table(c, n_rows) for c in counts]
+        tables = [
+            table and table._replace(free=self._free_frequencies) for table in (make_table(c, n_rows) for c in counts)
+        ]
         pooled = make_table(sum(counts), n_rows)
         assert pooled is not None  # Events have counts
+        pooled = pooled._replace(free=self._free_frequencies)
         width = None if look else PREDICT_VARIANCE
         first = correspondence(pooled, n, int(self.dim), rng)
         # the map of untempered counts is where the search for a tempered one begins
@@ -364,6 +368,24 @@ class DynamicEmbedding(ForecastingMap, ShownMap):
             covs[np.ix_(np.arange(T), at, at)] = self.filtered_covariances_
         return means, covs
 
+    # --- movement ---------------------------------------------------------------------------------------
+
+    def _movement_map(self) -> DynamicEmbedding:
+        """A map to look at of the same events, with free frequencies and the full covariance; made once."""
+        if "movement" not in self._cache:
+            dim = min(int(self.dim), 3)
+            model = type(self)(
+                dim, purpose="look", n_iter=self.n_iter, drift=self.drift, tempering=self.tempering,
+                burstiness=self.burstiness, covariance="full", tol=self.tol, random_state=0, n_jobs=self.n_jobs,
+                verbose=self.verbose,
+            )  # fmt: skip
+            model._free_frequencies = True
+            most = min(FULL_UP_TO, int(np.sqrt(FULL_BYTES / (8 * len(self.times_))))) // dim
+            model.fit(most_frequent_part(self.events_, most))
+            self._cache["movement"] = model
+        out: DynamicEmbedding = self._cache["movement"]
+        return out
+
     # --- looking at it ----------------------------------------------------------------------------------
 
     def save_html(self, path: str | os.PathLike[str], overwrite: bool = False) -> None:
@@ -389,4 +411,4 @@ def _drift_pair(drift: Any) -> tuple[float, float] | None:
     return max(float(pair[0]), LEAST_VARIANCE), max(float(pair[1]), LEAST_VARIANCE)
 
 
-__all__ = ["DynamicEmbedding", "Link", "Mover", "Neighbor", "Timeline"]
+__all__ = ["DynamicEmbedding", "Link", "Mover", "Movers", "Neighbor", "Timeline"]

@@ -20,7 +20,7 @@ class MapPair(NamedTuple):
 
 
 class MapData(NamedTuple):
-    """A moving map: T times, n entities of two kinds, d coordinates, frames already turned onto each other."""
+    """A moving map: T times, n entities of two kinds, d coordinates, in frames in which all together move least."""
 
     times: list[str]  # T labels, in order
     names: list[str]  # n names, text that may hold anything; unique within a kind, not between kinds

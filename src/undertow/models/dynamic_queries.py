@@ -1,9 +1,9 @@
-"""What a moving map answers, as functions of arrays: distances with bands, alignment of frames, who moved."""
+"""What a moving map answers, as functions of arrays: distances with bands, who is near, who moved."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.special
@@ -52,48 +52,34 @@ def distances(mean: Array, cov: Array) -> Timeline:
     return Timeline(np.sqrt(first) * np.where(certain, 1.0, np.minimum(ratio, 1.0)), low, high)
 
 
-# --- frames ---------------------------------------------------------------------------------------------
+# --- who is near ------------------------------------------------------------------------------------------
 
 
-def align_frames(means: Array, weights: Array) -> tuple[Array, Array]:
-    """Turn and shift each frame onto the one before; aligned means (T, n, d) and the rotations (T, d, d).
+def nearness(x: Array, traces: Array, i: int) -> Array:
+    """(n,) |x_j − x_i|² + tr Σ_j: what entities are ranked by, from means (n, d) and traces (n,) of covariances.
 
-    A frame is weighted by the entities that are there then or were there before. Nothing but position is
-    undetermined, so there is no scaling. The whole is centred, and its axes are its principal ones, the widest
-    first.
+    The expected squared distance as far as it differs between the j, were the errors of two entities independent:
+    the one definition of near, here and on the page (`nearest` in data.js), which has no covariances between entities.
     """
-    T, _, d = means.shape
-    out = np.empty_like(means)
-    turns = np.empty((T, d, d))
-    for t in range(T):
-        w = weights[t] + (weights[t - 1] if t else 0)
-        w = w / w.sum() if w.sum() > 0 else np.full(len(w), 1 / len(w))
-        frame = means[t] - w @ means[t]
-        if t == 0:
-            turns[t], out[t] = np.eye(d), frame
-            continue
-        before = out[t - 1] - w @ out[t - 1]
-        u, _, vt = np.linalg.svd(frame.T @ (w[:, None] * before))
-        flip = np.ones(d)
-        flip[-1] = np.sign(np.linalg.det(u @ vt)) or 1.0  # frames turn, they do not mirror
-        turns[t] = (u * flip) @ vt
-        out[t] = frame @ turns[t] + w @ out[t - 1]
-    mass = weights.sum(axis=0)
-    mass = mass / mass.sum() if mass.sum() > 0 else np.full(len(mass), 1 / len(mass))
-    out -= np.einsum("n,tnd->d", mass, out) / T
-    spread = np.einsum("n,tni,tnj->ij", mass, out, out)
-    _, axes = np.linalg.eigh(spread)
-    axes = axes[:, ::-1]
-    axes = axes * np.where(axes[np.abs(axes).argmax(axis=0), np.arange(d)] < 0, -1.0, 1.0)
-    return out @ axes, turns @ axes
-
-
-def turn_covariances(blocks: Array, turns: Array) -> NDArray[np.float32]:
-    """(T, n, d, d) covariances in the aligned frames."""
-    return np.stack([(R.T @ B @ R).astype(np.float32) for B, R in zip(blocks, turns, strict=True)])
+    out: Array = ((x - x[i]) ** 2).sum(axis=1) + traces
+    return out
 
 
 # --- movement -------------------------------------------------------------------------------------------
+
+
+def show_movement(tables: Sequence[Any]) -> NDArray[np.bool_]:
+    """(n,) which entities were at two steps or more in a table that can tell where they are.
+
+    Against the frequencies of its step, a table of a single row or a single column is what chance would give.
+    """
+    times = np.zeros(sum(tables[0].shape), dtype=np.int64)
+    for table in tables:
+        rows, columns = (np.asarray(table.sum(axis=axis)) > 0 for axis in (1, 0))
+        if rows.sum() > 1 and columns.sum() > 1:
+            times += np.concatenate((rows, columns))
+    shown: NDArray[np.bool_] = times > 1
+    return shown
 
 
 def travel_covariances(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,9 +31,17 @@ class Neighbor(NamedTuple):
 class Mover(NamedTuple):
     name: str
     kind: str
-    distance: float  # between the two smoothed positions, after the frames are aligned
+    distance: float  # between the two smoothed positions
     wald: float
     p_value: float
+
+
+class Movers(list[Mover]):
+    """A list of movers, and a sentence on what was found."""
+
+    def __init__(self, movers: Iterable[Mover], verdict: str) -> None:
+        super().__init__(movers)
+        self.verdict = verdict
 
 
 class AskedMap(SavedMap):
@@ -148,59 +157,75 @@ class AskedMap(SavedMap):
     def nearest(
         self, name: Any, time: Any, n: int = 10, *, kind: str | None = None, of: str | None = None
     ) -> list[Neighbor]:
-        """The n entities nearest to one at a time, by expected squared distance, so that uncertain ones come later.
+        """The n entities nearest to one at a time, uncertain ones later; of those that have events at the time.
 
-        of: only rows, or only columns. Entities without any event are left out.
+        Ranked by |x_j − x_i|² + tr Σ_j, as on the page of the map; `distance` is the root of the expected squared
+        distance. of: only rows, or only columns.
         """
         self._check_fitted()
         i, t = self._names.find(name, kind), self._time(time)
         path, form = self._smoothed(), self._settings().form
-        x, count = path.means[t], len(self._names.all)
-        squares = ((x - x[i]) ** 2).sum(axis=1)
-        if self.covariance_ == "full":
-            d = x.shape[1]
-            traces = np.einsum("jkk->j", path.covs[t].reshape(count, d, count, d)[i].transpose(1, 0, 2))
-            squares = squares - 2 * traces
-        trace = np.trace(form.blocks(path.covs[t], count), axis1=1, axis2=2)
-        squares = squares + trace + trace[i]
-        allowed = self._weights().sum(axis=0) > 0
+        x, count, d = path.means[t], len(self._names.all), path.means.shape[2]
+        near = queries.nearness(x, np.trace(form.blocks(path.covs[t], count), axis1=1, axis2=2), i)
+        allowed = self._weights()[t] > 0
         allowed[i] = False
         if of is not None:
             first_kind = np.arange(count) < self._names.n_rows
             allowed &= first_kind if self._names.side(of) == 0 else ~first_kind
-        order = np.flatnonzero(allowed)[np.argsort(squares[allowed], kind="stable")][: max(int(n), 0)]
-        return [Neighbor(self._names.all[j], self._names.kind(j), float(np.sqrt(max(squares[j], 0)))) for j in order]
+        order = np.flatnonzero(allowed)[np.argsort(near[allowed], kind="stable")][: max(int(n), 0)]
+        squares = [((x[j] - x[i]) ** 2).sum() + np.trace(form.between(path.covs[t], i, j, d)) for j in order]
+        return [
+            Neighbor(self._names.all[j], self._names.kind(j), float(np.sqrt(max(square, 0))))
+            for j, square in zip(order, squares, strict=True)
+        ]
 
-    def movers(self, n: int = 10, *, first: Any = None, last: Any = None, significance: float = 0.05) -> list[Mover]:
+    def movers(self, n: int = 10, *, first: Any = None, last: Any = None, significance: float = 0.05) -> Movers:
         """Who moved most between two steps (the first and the last if not given), of those whose movement is no chance.
 
-        Wald's statistic of the smoothed difference; at most the share `significance` of those listed is expected by
-        chance.
+        Wald's statistic of the smoothed difference and its covariance, both as the model has them: the frame is the
+        one in which everything together moves least, and the covariance holds what is not known of it. At most the
+        share `significance` of those listed is expected by chance. The answer's `verdict` says in a sentence how many
+        moved, or why none is listed.
+
+        Movement is tested on a map of its own (see docs/dynamic.md), made when it is first asked for: its frequencies
+        are free, as a step's sums would move words that stay; its covariance is full; and where that is too large, the
+        most frequent entities stand for the rest.
         """
         self._check_fitted()
         s = 0 if first is None else self._time(first)
         t = len(self.times_) - 1 if last is None else self._time(last)
         if s >= t:
-            return []
-        path = self._smoothed()
-        frames, turns = self._frames()
-        moved = frames[t] - frames[s]
+            return Movers([], "One step, or the later one first: there is no movement between them.")
+        model = self._movement_map()
+        names, tables = model._names, model.events_.tables
+        tested = np.flatnonzero(queries.show_movement(tables[s : t + 1]))
+        steps = f"between {self.times_[s]} and {self.times_[t]}"
+        if not len(tested):
+            return Movers(
+                [],
+                f"The data cannot show movement {steps}: no entity is at two steps that have more than one row and "
+                f"more than one column (here: {names.kinds[0]} and {names.kinds[1]}); join steps to longer ones, or "
+                "divide the rows more finely.",
+            )
+        path = model._smoothed()
+        moved = path.means[t] - path.means[s]
         cov = queries.travel_covariances(
-            self._filtered(), path, self.events_.gaps, self._noise(), self._settings(), s, t
+            model._filtered(), path, model.events_.gaps, model._noise(), model._settings(), s, t
         )
-        cov = turns[t].T @ cov @ turns[t]
         value, p = queries.wald(moved, cov)
         length = np.sqrt((moved**2).sum(axis=1))
-        seen = np.flatnonzero(self._weights().sum(axis=0) > 0)
-        chosen = seen[queries.discoveries(p[seen], significance)]
+        chosen = tested[queries.discoveries(p[tested], significance)]
         order = chosen[np.argsort(-length[chosen], kind="stable")][: max(int(n), 0)]
-        return [
-            Mover(self._names.all[i], self._names.kind(i), float(length[i]), float(value[i]), float(p[i]))
-            for i in order
-        ]
+        listed = [Mover(names.all[i], names.kind(i), *map(float, (length[i], value[i], p[i]))) for i in order]
+        whole = "" if len(names.all) == len(self._names.all) else " most frequent"
+        if not len(chosen):
+            return Movers(listed, f"None of the {len(tested)}{whole} entities moved beyond noise {steps}.")
+        return Movers(
+            listed,
+            f"{len(chosen)} of the {len(tested)}{whole} entities moved beyond noise {steps}; at most "
+            f"{significance:.0%} of these are expected by chance.",
+        )
 
-    def _frames(self) -> tuple[Array, Array]:
-        if "frames" not in self._cache:
-            self._cache["frames"] = queries.align_frames(self._smoothed().means, self._weights())
-        frames: tuple[Array, Array] = self._cache["frames"]
-        return frames
+    def _movement_map(self) -> AskedMap:
+        """The map on which movement is tested."""
+        raise NotImplementedError

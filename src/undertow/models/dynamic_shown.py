@@ -1,4 +1,4 @@
-"""What a moving map shows on a page or in a picture: aligned frames, and pairs whose meetings changed."""
+"""What a moving map shows on a page or in a picture: positions, and pairs whose meetings changed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from undertow.models import dynamic_queries as queries
 from undertow.models.dynamic_map import MapData, MapPair
 from undertow.models.dynamic_questions import AskedMap
 
@@ -19,10 +18,9 @@ class ShownMap(AskedMap):
     """The map as plain arrays for those who draw it."""
 
     def map_data(self, n_pairs: int = 12) -> MapData:
-        """The smoothed map with its frames aligned, and pairs whose meetings changed most, for pages and pictures."""
+        """The smoothed map, and pairs whose meetings changed most, for pages and pictures."""
         self._check_fitted()
         path, form, names = self._smoothed(), self._settings().form, self._names
-        frames, turns = self._frames()
         n = len(names.all)
         blocks = np.stack([form.blocks(c, n) for c in path.covs])
         return MapData(
@@ -30,14 +28,18 @@ class ShownMap(AskedMap):
             list(names.all),
             [names.kind(i) for i in range(n)],
             list(names.kinds),
-            frames,
-            queries.turn_covariances(blocks, turns),
+            path.means.copy(),
+            blocks.astype(np.float32),
             self._weights(),
             [self._map_pair(i, j) for i, j in self._telling_pairs(n_pairs)],
         )
 
     def _telling_pairs(self, n_pairs: int) -> list[tuple[int, int]]:
-        """Frequent pairs whose share of the column's counts changed most over the steps; each name once."""
+        """Frequent pairs whose share of the column's counts changed most over the steps; each name once.
+
+        Equal ones by how much their distance changed, then by how often they met.
+        """
+        x = self._smoothed().means
         columns = np.array([t.sum(axis=0) for t in self.events_.tables])
         total = sp.csr_array(sum(self.events_.tables)).tocoo()
         often = np.argsort(-total.data, kind="stable")[: 50 * max(n_pairs, 0)]
@@ -45,9 +47,11 @@ class ShownMap(AskedMap):
         for k in often.tolist():
             i, j = int(total.row[k]), int(total.col[k])
             p = np.array([t[i, j] for t in self.events_.tables]) / np.maximum(columns[:, j], 1e-300)
-            ranked.append((-float(p.std()), i, j))
+            moved = np.sqrt(((x[:, i] - x[:, j + self._names.n_rows]) ** 2).sum(axis=1))
+            change = round(float(p.std()), 9)  # equal shares differ by rounding
+            ranked.append((-change, -float(moved.std()), -float(total.data[k]), i, j))
         out: list[tuple[int, int]] = []
-        for _, i, j in sorted(ranked):
+        for *_, i, j in sorted(ranked):
             if len(out) < n_pairs and all(i != a and j != b for a, b in out):
                 out.append((i, j))
         return out

@@ -14,6 +14,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg
 
 from undertow.errors import InputError
+from undertow.kernels.association_field import balance
 from undertow.kernels.cooccurrence_field import Table, field_sums
 from undertow.models.dynamic_filter import Array, Belief, Settings, condition, update_variance
 
@@ -71,6 +72,11 @@ def dispersion(tables: list[Table | None], means: Array) -> Dispersion:
         if table is None:
             continue
         X, Y = x[table.rows], x[table.columns]
+        if table.free:
+            mu_free = table.total * balance(X, Y, table.p_rows, table.p_columns)[2]
+            squares_free = float(((table.counts.toarray() - mu_free) ** 2).sum())
+            total = Dispersion(total.squares + squares_free, total.mu + table.total)
+            continue
         Z = field_sums(X, Y, table.p_rows, table.p_columns).Z
         if not Z > LEAST_MEETING:
             raise InputError(

@@ -60,6 +60,25 @@ def onto(table: Any, source: Events, target: Events) -> Any:
     return sp.coo_array((pairs.data[ok], (i[ok], j[ok])), shape=shape).tocsr()
 
 
+def most_frequent_part(events: Events, most: int) -> Events:
+    """The events of at most so many entities, those with the most counts: as large a share of the rows as of the
+    columns. All of them where there are no more.
+    """
+    n = len(events.row_names) + len(events.column_names)
+    if n <= most:
+        return events
+    pooled = sp.csr_array(sum(events.tables))
+    kept = []
+    for axis, names in ((1, events.row_names), (0, events.column_names)):
+        size = max(1, most * len(names) // n)
+        kept.append(np.sort(np.argsort(-np.asarray(pooled.sum(axis=axis)), kind="stable")[:size]))
+    rows, columns = kept
+    return Events(
+        events.times, events.gaps, [events.row_names[i] for i in rows], [events.column_names[j] for j in columns],
+        [sp.csr_array(t[rows][:, columns]) for t in events.tables], events.kind_names,
+    )  # fmt: skip
+
+
 def join_later(old: Events, new: Events) -> Events:
     """The events of later steps behind those of a map."""
     texts = {isinstance(t, str) for t in [*old.times, *new.times]}

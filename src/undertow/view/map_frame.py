@@ -103,7 +103,8 @@ class FrameDrawer:
             start = frame - age
             if start < 0 or (age == 0 and share == 0):
                 continue
-            drawn = mine[self._data.weights[start, mine] > 0]
+            after = min(start + 1, len(self._data.times) - 1)  # a way is drawn where both its ends were seen
+            drawn = mine[(self._data.weights[start, mine] > 0) & (self._data.weights[after, mine] > 0)]
             end = xy[drawn] if age == 0 else self._positions[start + 1, drawn]
             lines = np.stack([self._positions[start, drawn], end], axis=1)
             alpha = 0.35 * (1 - age / (TRAIL + 1))

@@ -135,11 +135,15 @@ function pairSeries(i, j) {
   };
 }
 
-// The entities of a kind nearest to one at a time, those seen then only.
+// The entities of a kind nearest to one at a time, of those seen then: by the squared distance of the means in all
+// dimensions plus the other's own variances, so that uncertain ones come later. DynamicEmbedding.nearest ranks alike.
 function nearest(f, i, kind, count) {
   const found = [];
   for (let j = 0; j < N; j++) {
-    if (j !== i && KIND[j] === kind && WEIGHT[f * N + j] > 0) found.push([squared(f, i, j), j]);
+    if (j === i || KIND[j] !== kind || !(WEIGHT[f * N + j] > 0)) continue;
+    let near = squared(f, i, j);
+    for (let k = 0, p = (f * N + j) * D; k < D; k++) near += SD[p + k] ** 2;
+    found.push([near, j]);
   }
   return found.sort((p, q) => p[0] - q[0]).slice(0, count).map(([, j]) => j);
 }

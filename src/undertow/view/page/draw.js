@@ -127,6 +127,9 @@ function drawChance() {
   ctx.setLineDash([]);
 }
 
+// Seen at a time and at the one after it: the way between them was observed. Else the smoother carried it along.
+const seenBetween = (f, i) => WEIGHT[f * N + i] > 0 && WEIGHT[Math.min(f + 1, T - 1) * N + i] > 0;
+
 // Gives the boxes of the times written beside the trails.
 function drawTrails(special) {
   if (state.trails === "off") return [];
@@ -142,7 +145,7 @@ function drawTrails(special) {
         ctx.strokeStyle = colours.kinds[kind % 2];
         ctx.beginPath();
         for (let i = 0; i < N; i++) {
-          if (KIND[i] !== kind || WEIGHT[from * N + i] === 0) continue;
+          if (KIND[i] !== kind || !seenBetween(from, i)) continue;
           ctx.moveTo(screenX(mapX(from, i)), screenY(mapY(from, i)));
           if (age === 0) ctx.lineTo(screenX(now.x[i]), screenY(now.y[i]));
           else ctx.lineTo(screenX(mapX(from + 1, i)), screenY(mapY(from + 1, i)));
@@ -165,8 +168,12 @@ function drawTrail(i, f, boxes) {
   for (let k = 0; k <= f; k++) {
     const x0 = screenX(mapX(k, i)), y0 = screenY(mapY(k, i)), last = k === f;
     const x1 = screenX(last ? now.x[i] : mapX(k + 1, i)), y1 = screenY(last ? now.y[i] : mapY(k + 1, i));
-    ctx.globalAlpha = 0.25 + (0.6 * (k + 1)) / (f + 1);
+    const seen = seenBetween(k, i);
+    ctx.globalAlpha = (0.25 + (0.6 * (k + 1)) / (f + 1)) * (seen ? 1 : 0.5);
+    ctx.setLineDash(seen ? [] : [1.5, 4.5]);
     ctx.beginPath(); ctx.moveTo(x0, y0); ctx.lineTo(x1, y1); ctx.stroke();
+    ctx.setLineDash([]);
+    if (!(WEIGHT[k * N + i] > 0)) continue; // no dot where it was not seen
     ctx.beginPath(); ctx.arc(x0, y0, k % every ? 1.4 : 2.4, 0, 2 * Math.PI); ctx.fill();
   }
   if (D === 1 || !state.pinned.includes(i)) return;
