@@ -137,6 +137,6 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
         raise OSError("the disk is full")
 
     monkeypatch.setattr("undertow.adapters.word2vec.word2vec_rows", torn)
-    with pytest.raises(OSError, match="full"):
+    with pytest.raises(InputError, match=r"v\.bin cannot be written \(the disk is full\)"):
         write_word2vec(path, WORDS, VECTORS, binary=True, overwrite=True)
     assert path.read_bytes() == BINARY and [p.name for p in tmp_path.iterdir()] == ["v.bin"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -81,7 +82,8 @@ def _main(args: Sequence[str] | None, is_terminated: Callable[[], bool]) -> None
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as e:
-        _fail(f"{e.filename or 'The system'}: {e.strerror or e}.")
+        cure = " Make room and run the same command again." if e.errno == errno.ENOSPC else ""
+        _fail(f"{e.filename or 'The system'}: {e.strerror or e}.{cure}")
     except MemoryError:
         _fail("There is not enough memory: allow less with --memory, use fewer --jobs or a smaller vocabulary.")
     except Exception as e:
