@@ -33,6 +33,7 @@ from scipy.stats import binomtest
 from undertow import Corpus, LagCounts
 from undertow.engine.blas import one_blas_thread
 from undertow.kernels.gaussian_chain import filter_only, smooth, whiten_and_normalise
+from undertow.kernels.gaussian_chain_gains import gain_at_missing
 from undertow.kernels.linalg import (
     clip_explained,
     doubling_powers,
@@ -292,7 +293,8 @@ def smoothed_vectors(m: Model, psi: list[Any], text: Text, sentences: list[list[
     ids, offsets, missing = text.numbers(sentences)
     S0 = e_step(psi, m).S0
     size = np.sqrt(np.trace(S0) / len(S0))  # under far too much noise the states are too small for float32
-    states = smooth(ids, offsets, missing, table_of(s, w) / size, m.A, s.H, s.J, s.P)[1]
+    J_missing = gain_at_missing(m.A, m.Q, s.Sigma1, s.V_s)
+    states = smooth(ids, offsets, missing, table_of(s, w) / size, m.A, s.H, s.J, J_missing)[1]
     out = whiten_and_normalise(states, sqrt_and_inverse(S0 / size**2)[1])
     return [out[a:b] for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
 
