@@ -307,6 +307,7 @@ def test_bad_questions(model: LDS, attempt) -> None:
         ({"noise": "loud"}, [["a", "b", "c", "d"] * 5]),
         ({"init": "magic"}, [["a", "b"]]),
         ({"ssid_lags": 4, "lags": 3}, [["a", "b"]]),
+        ({"ssid_lags": 1}, [["a", "b", "c", "d"] * 5]),
         ({"basis": 0.5}, [["a", "b"]]),
         ({"n_jobs": 0}, [["a", "b"]]),
     ],
