@@ -27,8 +27,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from pos_data import Tagged, craft_articles, data_dir, respell
+from pos_data import Tagged, craft_articles, respell
 from scipy.stats import binomtest
+from texts import elife
 
 from undertow import Corpus, LagCounts
 from undertow.engine.blas import one_blas_thread
@@ -212,10 +213,7 @@ def take(sentences: Any, n_tokens: int) -> list[list[str]]:
 def read_sentences(quick: bool, work: Path, n_tokens: int) -> list[list[str]]:
     if quick:
         return take((s.words for article in craft_articles("train") for s in article), n_tokens)
-    if not (work / "elife.corpus").exists():
-        work.mkdir(parents=True, exist_ok=True)
-        Corpus.build([data_dir() / "text" / "elife.txt.xz"], work / "elife.corpus", n_jobs=2, overwrite=True)
-    return take(Corpus.open(work / "elife.corpus", verify=False).token_lists(), n_tokens)
+    return take(elife(work).token_lists(), n_tokens)
 
 
 def make_text(sentences: list[list[str]], scale: Scale) -> Text:

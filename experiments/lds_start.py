@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from pos_data import data_dir
+from texts import elife_counts
 from wikitext_data import first, read_tokens
 
 from undertow import LDS, Corpus, LagCounts
@@ -28,13 +28,6 @@ SHOWN = (1, 2, 3, 5, 10, 20, 30, 50, 100)
 def quick_counts() -> LagCounts:
     corpus = Corpus.from_sentences(first(read_tokens("train"), 400_000), vocab_size=3000)
     return LagCounts.from_corpus(corpus, lags=7)
-
-
-def elife_counts(work: Path) -> LagCounts:
-    if not (work / "elife.counts").exists():
-        corpus = Corpus.build([data_dir() / "text" / "elife.txt.xz"], work / "elife.corpus", n_jobs=2, overwrite=True)
-        LagCounts.from_corpus(corpus, lags=7, n_jobs=2, out=work / "elife.counts")
-    return LagCounts.open(work / "elife.counts", verify=False)
 
 
 def main() -> None:
