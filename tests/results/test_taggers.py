@@ -52,6 +52,16 @@ KINDS = [
 ]
 
 
+@needs_crf
+def test_tags_of_another_set_are_refused() -> None:
+    tagger = CRFTagger(n_iter=5).fit([["a", "b"]] * 3, [["X", "Y"]] * 3)
+    assert tagger.columns_ is None  # nothing was read from a file
+    assert tagger.score([["a", "b"]], [["X", "Z"]]) == 0.5  # one of them is known
+    with pytest.raises(InputError, match=r"\(u, v\).*\(X, Y\)") as e:
+        tagger.evaluate([["a", "b"]], [["u", "v"]])
+    assert is_one_sentence(str(e.value))
+
+
 @pytest.mark.parametrize("make", KINDS)
 def test_a_tagger_learns_and_says_how_right_it_is(model: LDS, make: Any, tmp_path: Path) -> None:
     X, y = sentences(60)
@@ -116,7 +126,7 @@ def test_tags_that_mark_spans(tmp_path: Path) -> None:
     tagger.save(tmp_path / "t")
     assert load(tmp_path / "t").scheme_ == "iob2"
     with pytest.raises(InputError, match="IOB2"):
-        tagger.evaluate([["x"]], [["NN"]])
+        tagger.evaluate([["x", "y"]], [["O", "NN"]])
 
 
 @needs_crf

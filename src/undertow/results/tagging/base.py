@@ -31,7 +31,8 @@ class Tagger(Estimator):
     the tagger: what `save` writes is all that `predict` needs. Cloning a tagger shares them, as nothing changes them.
 
     labels_: the tags, sorted. scheme_: how they mark spans, None if they do not. vocabulary_: the words of the labelled
-    text with their counts. tokenizer_: the rule by which running text is cut for this tagger.
+    text with their counts. tokenizer_: the rule by which running text is cut for this tagger. columns_: where words and
+    tags stood in the files it learned from ("tags", "column" and "format"), set by their reader; None if not known.
     """
 
     unsaved_params: ClassVar[frozenset[str]] = frozenset({"callbacks", "features"})
@@ -41,6 +42,7 @@ class Tagger(Estimator):
     scheme_: str | None
     features_: list[Representation]
     tokenizer_: dict[str, Any] | None
+    columns_: dict[str, Any] | None
 
     @abc.abstractmethod
     def fit(self, X: Any, y: Any) -> Self: ...
@@ -62,6 +64,12 @@ class Tagger(Estimator):
         gold = checked_tags(y, [len(x) for x in X])
         if not any(gold):
             raise InputError("There is no token to score: give at least one.")
+        theirs = sorted({tag for tags in gold for tag in tags})
+        if not set(theirs) & set(self.labels_):
+            raise InputError(
+                f"None of the tags to score by ({_shortened(theirs)}) is among those of the tagger "
+                f"({_shortened(self.labels_)}): give tags of its set; on the command line --tags names their column."
+            )
         predicted = self.predict(X)
         words = vars(self).get("vocabulary_")
         if words is None:
@@ -81,6 +89,7 @@ class Tagger(Estimator):
         self.labels_ = sorted({tag for tags in y for tag in tags})
         self.scheme_ = scheme_of(y)
         self.features_ = features
+        self.columns_ = None
         self.tokenizer_ = next((_rule(f) for f in features if _rule(f)), None)
         if X is not None:
             counts = Counter(word for words in X for word in words)
@@ -118,6 +127,7 @@ class Tagger(Estimator):
             "labels": self.labels_,
             "scheme": self.scheme_,
             "tokenizer": self.tokenizer_,
+            "columns": self.columns_,
             "features": features,
             "models": [kept.pack(m, "")[0] for m in models],
         }
@@ -141,8 +151,17 @@ class Tagger(Estimator):
         self.labels_ = fitted["labels"]
         self.scheme_ = fitted["scheme"]
         self.tokenizer_ = fitted["tokenizer"]
+        self.columns_ = fitted.get("columns")  # taggers of earlier versions do not say
+        if self.columns_ is not None and set(self.columns_) != {"tags", "column", "format"}:
+            raise InputError("The columns are not those of tags and words and a format.")
         self.features_ = restored
         self.features = restored or None
+
+
+def _shortened(tags: list[str], n: int = 5) -> str:
+    """The first tags, each cut if it is long."""
+    shown = [tag if len(tag) <= 20 else f"{tag[:19]}…" for tag in tags[:n]]
+    return ", ".join(shown + ["…"] * (len(tags) > n))
 
 
 def _prefix(number: int) -> str:
