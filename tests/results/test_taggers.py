@@ -57,9 +57,11 @@ def test_tags_of_another_set_are_refused() -> None:
     tagger = CRFTagger(n_iter=5).fit([["a", "b"]] * 3, [["X", "Y"]] * 3)
     assert tagger.columns_ is None  # nothing was read from a file
     assert tagger.score([["a", "b"]], [["X", "Z"]]) == 0.5  # one of them is known
-    with pytest.raises(InputError, match=r"\(u, v\).*\(X, Y\)") as e:
+    with pytest.raises(InputError, match=r"Only 0 of 2 tokens.*\(u, v\).*\(X, Y\)") as e:
         tagger.evaluate([["a", "b"]], [["u", "v"]])
     assert is_one_sentence(str(e.value))
+    with pytest.raises(InputError, match=r"Only 1 of 30 tokens.*\(X, a-very-long-name-of…, t0, t1, t10, …\)"):
+        tagger.evaluate([["a"] * 30], [["X", "a-very-long-name-of-a-tag", *(f"t{i}" for i in range(28))]])
 
 
 @pytest.mark.parametrize("make", KINDS)

@@ -21,6 +21,7 @@ from undertow.text.corpus import Corpus
 from undertow.text.tokenizer import checked_sentences
 from undertow.text.vocabulary import Vocabulary, check_word
 
+LEAST_KNOWN = 0.05  # share of the tokens; sets of tags have single ones in common: SYM is in both of CoNLL-U
 BATCH_TOKENS = 1 << 13  # features of so many tokens are held as Python objects at a time
 
 
@@ -64,12 +65,7 @@ class Tagger(Estimator):
         gold = checked_tags(y, [len(x) for x in X])
         if not any(gold):
             raise InputError("There is no token to score: give at least one.")
-        theirs = sorted({tag for tags in gold for tag in tags})
-        if not set(theirs) & set(self.labels_):
-            raise InputError(
-                f"None of the tags to score by ({_shortened(theirs)}) is among those of the tagger "
-                f"({_shortened(self.labels_)}): give tags of its set; on the command line --tags names their column."
-            )
+        self._check_same_tags(gold)
         predicted = self.predict(X)
         words = vars(self).get("vocabulary_")
         if words is None:
@@ -82,6 +78,16 @@ class Tagger(Estimator):
                 raise InputError(f"This tagger knows spans in {self.scheme_.upper()}, and these tags mark none.")
             spans = span_scores(gold, predicted)
         return Report(tokens, spans), predicted
+
+    def _check_same_tags(self, gold: list[list[str]]) -> None:
+        """Refuse tags of another set, of which hardly any token has one that the tagger could give."""
+        times = Counter(tag for tags in gold for tag in tags)
+        known = sum(times[tag] for tag in self.labels_)
+        if known < LEAST_KNOWN * times.total():
+            raise InputError(
+                f"Only {known} of {times.total()} tokens have a tag ({_shortened(sorted(times))}) that is known to the "
+                f"tagger ({_shortened(self.labels_)}): give tags of its set (on the command line: --tags)."
+            )
 
     def _set_common(
         self, X: Sequence[Sequence[str]] | None, y: list[list[str]], features: list[Representation]
