@@ -52,6 +52,31 @@ KINDS = [
 ]
 
 
+class Numbers:
+    """Two numbers a word, times a sign."""
+
+    name, window = "numbers", 0
+
+    def __init__(self, sign: float) -> None:
+        self.sign = sign
+
+    def features(self, X: Any) -> list[list[dict[str, float]]]:
+        draw = [[np.random.default_rng(len(w)).standard_normal(2) for w in s] for s in X]
+        return [[{"0": self.sign * a, "1": self.sign * b} for a, b in row] for row in draw]
+
+
+@needs_crf
+def test_the_signs_of_numbers_do_not_matter_to_a_crf() -> None:
+    """CRFsuite leaves out what adds up to less than `feature.minfreq`, also of numbers that may be negative."""
+    X, y = sentences(40)
+    plus, minus = (CRFTagger(Numbers(sign), lexical=False).fit(X, y) for sign in (1.0, -1.0))
+    weights, turned = (t._tagger.info().state_features for t in (plus, minus))
+    assert {k for k in weights if "numbers" in k[0]} == {k for k in turned if "numbers" in k[0]}
+    assert len({k for k in weights if "numbers" in k[0]}) == 2 * len(plus.labels_)
+    for a, b in zip(plus.predict_proba(X), minus.predict_proba(X), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
 @needs_crf
 def test_tags_of_another_set_are_refused() -> None:
     tagger = CRFTagger(n_iter=5).fit([["a", "b"]] * 3, [["X", "Y"]] * 3)
