@@ -104,7 +104,7 @@ def main() -> int:
         if options.exact:
             smooth_exact(ids, offsets, missing, table, gains, n_threads=n_threads)
         else:
-            smooth(ids, offsets, missing, table, A, A, J, np.eye(h) - J @ A, n_threads=n_threads)
+            smooth(ids, offsets, missing, table, A, A, J, J, n_threads=n_threads)
 
     work()  # compiles
     seconds, gemm = np.inf, 0.0

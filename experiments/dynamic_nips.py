@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from scipy.stats import spearmanr
+from source_key import work_of
 
 from undertow import DynamicEmbedding, Events
 from undertow.models.dynamic_filter import Settings
@@ -190,7 +191,6 @@ def links(events: Events, n_rows: int, n_columns: int, dims: list[int], work: Pa
         known = json.loads(kept.read_text()) if kept.exists() else {}
         if known.get("settings") != settings:
             known = {"settings": settings, "figures": links_of(events, year, n_rows, n_columns, dims, say)}
-            work.mkdir(exist_ok=True)
             kept.write_text(json.dumps(known))
         for name, values in known["figures"].items():
             results.setdefault(name, []).append(values)
@@ -478,7 +478,7 @@ def main() -> None:
     events = events_from_documents(path)
     if args.quick:
         raise SystemExit(quick(events))
-    work = HERE / "work"
+    work = work_of(HERE / "work", __file__)
     results = links(events, args.rows, args.columns, args.dims, work, lambda line: print(line, flush=True))
     parts = {}
     say: Say = lambda line: print(line, flush=True)  # noqa: E731

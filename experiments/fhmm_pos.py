@@ -30,7 +30,8 @@ import numpy as np
 import texts
 from pos_data import BRACKETS, Tagged, craft_articles, data_dir, ewt, first_tokens, masc, respell, tab_separated
 from representations import Learned, clusters, kept, key_of, lds, word2vec
-from scoring import Row, Rows, groups, mcnemar, processor_seconds, right, shown_p
+from scoring import Row, Rows, groups, mcnemar, processor_seconds, right, shown_p, spread
+from source_key import work_of
 
 from undertow import HMM, Corpus, FactorialHMM
 from undertow.results.tagging import CRFTagger, Paths, Posteriors, States, Vectors
@@ -142,14 +143,14 @@ class Models:
             return lds(text, 100, work)
         kind, _, seed = name.partition("/")
         model = self.machine(kind, int(seed))
-        return kept(work, self.key(name), lambda: model.fit(text, validation=self.data.stop))
+        return kept(work, self.key(name), lambda: model.fit(text, validation=self.data.stop), __file__)
 
     def key(self, name: str) -> str:
         passes = "-".join(map(str, self.scale[5:7]))
         return f"{name.replace('/', '-').replace(' ', '-')}-{passes}-{SMOOTHING}-{key_of(self.data.text)}"
 
     def is_kept(self, name: str) -> bool:
-        return (self.work / f"{self.key(name)}.json").exists()
+        return (work_of(self.work, __file__) / f"{self.key(name)}.json").exists()
 
     def machine(self, kind: str, seed: int) -> Any:
         """FHMM-M-K (and `FHMM-M-K lds`, `FHMM-M-K long`) or HMM-Z, not fitted."""
@@ -172,7 +173,7 @@ def held_out_scores(models: Models, names: list[str]) -> dict[str, float]:
     out = {}
     for name in names:
         model = models(name)
-        path = models.work / f"held-{models.key(name)}.txt"
+        path = work_of(models.work, __file__) / f"held-{models.key(name)}.txt"
         if not path.exists():
             path.write_text(repr(model.score(models.data.held_out)))
         out[name] = float(path.read_text())
@@ -273,8 +274,8 @@ def full(options: Any) -> int:
     scale = Scale()
     data = read(scale, options.work)
     models = Models(data, scale, options.work)
-    place = options.work / f"fhmm_pos-{key_of(data.text)}-{scale.test}-{scale.rounds}"
-    harness = Harness(data, models, Rows(place), scale.rounds, options.report)
+    rows_kept = Rows(options.work, __file__, f"{key_of(data.text)}-{scale.test}-{scale.rounds}")
+    harness = Harness(data, models, rows_kept, scale.rounds, options.report)
     often = ("FHMM-1-10", "HMM-30", "FHMM-3-10", "HMM-60", "FHMM-2-30")
     names = [f"{n}/{i}" for n in often for i in range(scale.seeds)]
     names += ["FHMM-3-10 lds/0", "HMM-50/0", "HMM-80/0"]
@@ -360,17 +361,12 @@ def _errors(data: Data, harness: Harness, done: dict[str, list[Row]]) -> list[st
         values = 100 * np.array([harness.errors(row).ravel() for row in rows])
         oov = [harness.oov(row) for row in rows]
         together = 100 * np.array([1 - ok.mean() for ok in oov])
-        cells = [_spread(v) for v in values.T] + [_spread(together)]
+        cells = [spread(v) for v in values.T] + [spread(together)]
         less = 100 * (1 - together.mean() / (100 * (1 - plain.mean())))
         told = ["", ""] if name == "lexical" else [f"{less:.1f} %", shown_p(mcnemar(oov[0], plain))]
         seconds = f"{np.mean([row.cpu for row in rows]):.0f}"
         lines.append(f"| {name} | {len(rows)} | {' | '.join([*cells, *told, seconds])} | {PAPER.get(name, '')} |")
     return lines
-
-
-def _spread(values: Any, digits: int = 2) -> str:
-    told = f"{np.mean(values):.{digits}f}"
-    return told + (f" ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else "")
 
 
 def _likelihoods(models: Models, scores: dict[str, float]) -> list[str]:
@@ -388,7 +384,7 @@ def _likelihoods(models: Models, scores: dict[str, float]) -> list[str]:
         width = np.prod([int(x) for x in kind.partition(" ")[0].split("-")[1:]])
         passes = ", ".join(str(len(models(n).history_)) for n in names)
         cpu = np.mean([models.took[n].cpu for n in names])
-        values = _spread([scores[n] for n in names], 3)
+        values = spread([scores[n] for n in names], 3)
         lines.append(f"| {kind} | {len(names)} | {values} | {width} | {passes} | {cpu:.0f} |")
     return [*lines, ""]
 
@@ -415,7 +411,7 @@ def select(options: Any) -> int:
     scale = Scale()
     data = read(scale, options.work, True)
     models = Models(data, scale, options.work)
-    rows = Rows(options.work / f"fhmm_pos-select-{key_of(data.text)}")
+    rows = Rows(options.work, __file__, f"select-{key_of(data.text)}")
     harness = Harness(data, models, rows, scale.rounds)
     plain, soft = FEATURES["lexical"], FEATURES["POST-HMM-30"]
     quick_way = {"algorithm": "perceptron", "n_iter": 5}
@@ -442,7 +438,7 @@ def quick() -> int:
         work = Path(place)
         data = read(QUICK, None)
         models = Models(data, QUICK, work)
-        harness = Harness(data, models, Rows(work / "rows"), QUICK.rounds)
+        harness = Harness(data, models, Rows(work, __file__), QUICK.rounds)
         rows = {name: harness.row(name, 0, FEATURES[name]) for name in ("lexical", "POST-HMM-30", "POST-3-10")}
         scores = held_out_scores(models, ["FHMM-1-10/0", "FHMM-3-10/0"])
     errors = {name: 100 * (1 - harness.oov(row).mean()) for name, row in rows.items() if row is not None}

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 from hmm_perplexity import lines
+from source_key import work_of
 
 from undertow import HMM, Corpus
 from undertow.neural.hmm import Options, fit_neural
@@ -72,7 +73,7 @@ def main() -> None:
     parser.add_argument("--rows", nargs="*", choices=list(ROWS), default=list(ROWS))
     parser.add_argument("--work", type=Path, default=HERE / "work")
     given = parser.parse_args()
-    work = given.work / "hmm_neural.json"
+    work = work_of(given.work, __file__) / "fits.json"
     if given.quick:
         given.states, given.tokens, given.words, given.epochs, given.seeds = 32, 30_000, 1000, 3, 1
         given.rows = ["dense", "low"]
@@ -100,7 +101,6 @@ def main() -> None:
             }
             print(key, kept[key], flush=True)
             if not given.quick:
-                given.work.mkdir(parents=True, exist_ok=True)
                 work.write_text(json.dumps(kept))
     page = table(kept, text, valid, given)
     print(page)

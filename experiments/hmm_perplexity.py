@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 from kneser_ney import KneserNey
+from source_key import work_of
 
 from undertow import HMM, LDS, Corpus
 
@@ -142,10 +143,10 @@ def main() -> None:
     parser.add_argument("--rows", nargs="*", choices=list(ROWS))
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--select", action="store_true", help="fit on nine tenths of train, score on the rest")
-    parser.add_argument("--work", type=Path, default=HERE / "work" / "hmm")
+    parser.add_argument("--work", type=Path, default=HERE / "work")
     parser.add_argument("--out", type=Path, default=HERE / "results" / "hmm_perplexity.md")
     given = parser.parse_args()
-    work = given.work / ("quick" if given.quick else "select" if given.select else "valid")
+    work = work_of(given.work, __file__) / ("quick" if given.quick else "select" if given.select else "valid")
     work.mkdir(parents=True, exist_ok=True)
     text = Text(given.quick, given.select)
     rows = given.rows or (["kn5", "default"] if given.quick else list(ROWS))

@@ -27,12 +27,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from pos_data import Tagged, craft_articles, data_dir, respell
+from pos_data import Tagged, craft_articles, respell
 from scipy.stats import binomtest
+from texts import elife
 
 from undertow import Corpus, LagCounts
 from undertow.engine.blas import one_blas_thread
 from undertow.kernels.gaussian_chain import filter_only, smooth, whiten_and_normalise
+from undertow.kernels.gaussian_chain_gains import gain_at_missing
 from undertow.kernels.linalg import (
     clip_explained,
     doubling_powers,
@@ -211,10 +213,7 @@ def take(sentences: Any, n_tokens: int) -> list[list[str]]:
 def read_sentences(quick: bool, work: Path, n_tokens: int) -> list[list[str]]:
     if quick:
         return take((s.words for article in craft_articles("train") for s in article), n_tokens)
-    if not (work / "elife.corpus").exists():
-        work.mkdir(parents=True, exist_ok=True)
-        Corpus.build([data_dir() / "text" / "elife.txt.xz"], work / "elife.corpus", n_jobs=2, overwrite=True)
-    return take(Corpus.open(work / "elife.corpus", verify=False).token_lists(), n_tokens)
+    return take(elife(work).token_lists(), n_tokens)
 
 
 def make_text(sentences: list[list[str]], scale: Scale) -> Text:
@@ -292,7 +291,8 @@ def smoothed_vectors(m: Model, psi: list[Any], text: Text, sentences: list[list[
     ids, offsets, missing = text.numbers(sentences)
     S0 = e_step(psi, m).S0
     size = np.sqrt(np.trace(S0) / len(S0))  # under far too much noise the states are too small for float32
-    states = smooth(ids, offsets, missing, table_of(s, w) / size, m.A, s.H, s.J, s.P)[1]
+    J_missing = gain_at_missing(m.A, m.Q, s.Sigma1, s.V_s)
+    states = smooth(ids, offsets, missing, table_of(s, w) / size, m.A, s.H, s.J, J_missing)[1]
     out = whiten_and_normalise(states, sqrt_and_inverse(S0 / size**2)[1])
     return [out[a:b] for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
 

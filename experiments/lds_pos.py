@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pos_data import Tagged, craft_articles, data_dir, respell
+from pos_data import Tagged, craft_articles, respell
 from representations import beside, word2vec
 from scipy.stats import binomtest
-from texts import sample
+from texts import elife, elife_counts, sample
 
 from undertow import LDS, Corpus, LagCounts
 
@@ -48,10 +48,7 @@ def text_to_learn_from(work: Path, quick: bool) -> tuple[Corpus, LagCounts]:
     if quick:
         corpus = sample(300_000, [])
         return corpus, LagCounts.from_corpus(corpus, lags=7)
-    if not (work / "elife.counts").exists():
-        corpus = Corpus.build([data_dir() / "text" / "elife.txt.xz"], work / "elife.corpus", n_jobs=2, overwrite=True)
-        LagCounts.from_corpus(corpus, lags=7, n_jobs=2, out=work / "elife.counts")
-    return Corpus.open(work / "elife.corpus", verify=False), LagCounts.open(work / "elife.counts", verify=False)
+    return elife(work), elife_counts(work)
 
 
 def main() -> None:
@@ -105,8 +102,7 @@ def main() -> None:
 
         rivals = () if options.quick else (("word2vec CBOW", False), ("word2vec CBOW + classes", True))
         for name, classes in rivals:
-            # "": the names of these files from when there was no other text
-            table, _, seconds = word2vec(corpus, h, work, classes=classes, key="", workers=2)
+            table, _, seconds = word2vec(corpus, h, work, classes=classes, workers=2)
             vectors = table.vectors_
             row(f"{name}, h={h}", lambda X, v=vectors: [v[vocabulary.encode(s)] for s in X], seconds)
             row(f"{name} ±1, h={h}", lambda X, v=vectors: [beside(v[vocabulary.encode(s)]) for s in X], seconds)

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from source_key import work_of
 from wikitext_data import first, read_tokens
 
 from undertow import LDS, Corpus
@@ -316,8 +317,7 @@ def main() -> None:
     n_iter = options.lds_iterations
     kept = None
     if not options.quick:
-        options.work.mkdir(parents=True, exist_ok=True)
-        kept = options.work / f"rnn-{scale.units}-{scale.words}-{scale.tokens}-{n_iter}.json"
+        kept = work_of(options.work, __file__) / f"rnn-{scale.units}-{scale.words}-{scale.tokens}-{n_iter}.json"
     done = Kept(kept)
 
     lines, valid = first(read_tokens("train"), scale.tokens), first(read_tokens("valid"), 2 * scale.dev)

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from pos_data import data_dir
+from texts import elife_counts
 from wikitext_data import first, read_tokens
 
 from undertow import LDS, Corpus, LagCounts
@@ -33,13 +33,6 @@ def quick_counts() -> LagCounts:
 
 def wikitext_counts() -> LagCounts:
     return LagCounts.from_corpus(Corpus.from_sentences(read_tokens("train"), vocab_size=10_000), lags=7)
-
-
-def elife_counts(work: Path) -> LagCounts:
-    if not (work / "elife.counts").exists():
-        corpus = Corpus.build([data_dir() / "text" / "elife.txt.xz"], work / "elife.corpus", n_jobs=2, overwrite=True)
-        LagCounts.from_corpus(corpus, lags=7, n_jobs=2, out=work / "elife.counts")
-    return LagCounts.open(work / "elife.counts", verify=False)
 
 
 def main() -> None:

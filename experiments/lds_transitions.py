@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from pos_data import data_dir
 from scipy.sparse import csr_array
 from scipy.sparse.linalg import LinearOperator, svds
 from scipy.stats import poisson
+from texts import elife
 from wikitext_data import first, read_tokens
 
 from undertow import LDS, Corpus, LagCounts
@@ -85,11 +85,8 @@ def part_of(corpus: Corpus, start: int, stop: int) -> Corpus:
     return Corpus(ids, np.asarray(corpus.offsets[start : stop + 1]) - a, corpus.vocabulary.with_counts(counts))
 
 
-def elife(work: Path) -> tuple[Corpus, Corpus]:
-    if not (work / "elife.corpus").exists():
-        work.mkdir(parents=True, exist_ok=True)
-        Corpus.build([data_dir() / "text" / "elife.txt.xz"], work / "elife.corpus", n_jobs=2, overwrite=True)
-    corpus = Corpus.open(work / "elife.corpus", verify=False)
+def elife_in_two(work: Path) -> tuple[Corpus, Corpus]:
+    corpus = elife(work)
     cut = int(np.searchsorted(corpus.offsets, corpus.n_tokens * 9 // 10))
     return part_of(corpus, 0, cut), part_of(corpus, cut, corpus.n_sentences)
 
@@ -297,7 +294,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path(__file__).parent / "work")
     options = parser.parse_args()
     scale = QUICK if options.quick else FULL
-    train, rest = wikitext(500_000) if options.quick else elife(options.work)
+    train, rest = wikitext(500_000) if options.quick else elife_in_two(options.work)
     began = time.process_time()
     counts = LagCounts.from_corpus(train, lags=7, n_jobs=1)
     counting = time.process_time() - began

@@ -1,7 +1,8 @@
 """What the tables compare: rivals and models, all trained on one given text, kept in --work under a key.
 
 Each function takes a Corpus, gives `Learned` (the model and what it took), and does nothing the second time. The key
-holds the settings and a hash of the text, so that another text never gets what was learned from this one.
+holds the settings, a hash of the text and one of the source, so that another text or other code never gets what was
+learned by this code from this text.
 
     text = joined(Corpus.open("elife.corpus"), more=labelled_words, n_tokens=4_000_000)
     w2v = word2vec(text, 100, work)            # gensim's CBOW
@@ -19,11 +20,13 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from pos_data import respell
+from source_key import work_of
 
 from undertow import HMM, LDS, Corpus, FactorialHMM, LagCounts, load
 from undertow.results import WordClusters
@@ -89,8 +92,9 @@ def key_of(corpus: Corpus) -> str:
     return digest.hexdigest()[:10]
 
 
-def kept(work: Path, key: str, fit: Callable[[], Any]) -> Learned:
-    """The model of this key, or the one that `fit` gives, which is then kept."""
+def kept(work: Path, key: str, fit: Callable[[], Any], script: str = __file__) -> Learned:
+    """The model of this key and source, or the one that `fit` (of this script) gives, which is then kept."""
+    work = work_of(work, script)
     place, seconds = work / key, work / f"{key}.json"
     if place.exists() and seconds.exists():
         took = json.loads(seconds.read_text())
@@ -112,9 +116,9 @@ def word2vec(
     work: Path,
     *,
     classes: bool = True,
-    key: str | None = None,
     workers: int = 1,
     epochs: int = 5,
+    seed: int = 0,
 ) -> Learned:
     """CBOW vectors by gensim with the settings of Belanger & Kakade (window 3) and ten negative samples, unit length.
 
@@ -122,22 +126,23 @@ def word2vec(
     worker makes the run repeatable.
     """
     vocabulary = corpus.vocabulary
-    key = f"-{key_of(corpus)}" if key is None else key
-    path = work / f"w2v-{size}{'-classes' if classes else ''}{key}.npz"
+    work = work_of(work, __file__)
+    chosen = _words({"classes": classes, "workers": workers, "epochs": epochs, "seed": seed})
+    path = work / f"w2v-{size}{chosen}-{key_of(corpus)}.npz"
     if not path.exists():
         from gensim.models import Word2Vec
 
         spelling = list(vocabulary.words)
         if not classes:
             spelling[: vocabulary.n_special] = [vocabulary.unknown] * vocabulary.n_special
-        text = work / f"tokens{key}.txt"
+        text = path.with_suffix(".txt")
         with open(text, "w", encoding="utf-8") as f:
             for ids in corpus.sentences():
                 f.write(" ".join([spelling[i] for i in ids.tolist()]) + "\n")
         began, began_cpu = time.perf_counter(), time.process_time()
         model = Word2Vec(
             corpus_file=str(text), vector_size=size, window=3, negative=10, epochs=epochs, workers=workers, sg=0,
-            min_count=1, seed=0,
+            min_count=1, seed=seed,
         )  # fmt: skip
         seconds, cpu = time.perf_counter() - began, time.process_time() - began_cpu
         text.unlink()
@@ -147,16 +152,15 @@ def word2vec(
                 found[i] = model.wv[word]
         np.savez(path, vectors=found, seconds=seconds, cpu=cpu)
     with np.load(path) as z:
-        vectors, seconds = z["vectors"], float(z["seconds"])
-        cpu = float(z["cpu"]) if "cpu" in z else float("nan")
+        vectors, seconds, cpu = z["vectors"], float(z["seconds"]), float(z["cpu"])
     unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
     return Learned(WordTable(vocabulary, unit, corpus.manifest.get("tokenizer")), cpu, seconds)
 
 
-def clusters(corpus: Corpus, work: Path, n_clusters: int = 1000, **settings: Any) -> Learned:
+def clusters(corpus: Corpus, work: Path, n_clusters: int = 1000, *, seed: int = 0, **settings: Any) -> Learned:
     """Word clusters with paths, as Brown's."""
-    key = f"brown-{n_clusters}{_words(settings)}-{key_of(corpus)}"
-    return kept(work, key, lambda: WordClusters(n_clusters, random_state=0, n_jobs=1, **settings).fit(corpus))
+    key = f"brown-{n_clusters}-{seed}{_words(settings)}-{key_of(corpus)}"
+    return kept(work, key, lambda: WordClusters(n_clusters, random_state=seed, n_jobs=1, **settings).fit(corpus))
 
 
 def hmm(corpus: Corpus, n_states: int, work: Path, *, seed: int = 0, n_jobs: int = 1, **settings: Any) -> Learned:
@@ -185,12 +189,13 @@ def lds(
     work: Path,
     *,
     counts: LagCounts | Callable[[], LagCounts] | None = None,
+    seed: int = 0,
     n_jobs: int = 1,
     **settings: Any,
 ) -> Learned:
     """A linear dynamical system; its seconds include the counting unless `counts` are given or known already."""
-    key = f"lds-{n_components}{_words(settings)}-{key_of(corpus)}"
-    model = LDS(n_components, random_state=0, n_jobs=n_jobs, **settings)
+    key = f"lds-{n_components}-{seed}{_words(settings)}-{key_of(corpus)}"
+    model = LDS(n_components, random_state=seed, n_jobs=n_jobs, **settings)
 
     def fit() -> Any:
         return model.fit(corpus if counts is None else counts() if callable(counts) else counts)
@@ -216,12 +221,21 @@ class Sizes(NamedTuple):
 
 
 class Models:
-    """All of them on one text, each learned when it is first asked for."""
+    """All of them on one text and with one seed, each learned when it is first asked for."""
 
-    def __init__(self, text: Corpus, work: Path, sizes: Sizes | None = None) -> None:
-        self.text, self.work, self.sizes = text, work, sizes or Sizes()
-        self._counts: LagCounts | None = None
+    def __init__(self, text: Corpus, work: Path, sizes: Sizes | None = None, seed: int = 0) -> None:
+        self.text, self.work, self.sizes, self.seed = text, work, sizes or Sizes(), seed
+        self._count = cache(lambda: LagCounts.from_corpus(text, lags=7, n_jobs=1))
+        self._seeds: dict[int, Models] = {seed: self}
         self.took: dict[str, Learned] = {}
+
+    def of_seed(self, seed: int) -> Models:
+        """The same on the same text, from another seed."""
+        if seed not in self._seeds:
+            other = Models(self.text, self.work, self.sizes, seed)
+            other._count, other._seeds = self._count, self._seeds
+            self._seeds[seed] = other
+        return self._seeds[seed]
 
     def __call__(self, name: str) -> Any:
         """The model called `w2v`, `brown`, `hmm`, `lds-100` or `ssid-100`."""
@@ -236,18 +250,13 @@ class Models:
 
     def _learn(self, name: str) -> Learned:
         kind, _, width = name.partition("-")
-        s = self.sizes
+        s, seed = self.sizes, self.seed
         if kind in ("lds", "ssid"):
             chosen: dict[str, Any] = {} if s.n_iter == 50 else {"n_iter": s.n_iter, "basis": s.basis}
             chosen = chosen if kind == "lds" else {"n_iter": 0, "n_full": 0}
-            return lds(self.text, int(width), self.work, counts=self._count, **chosen)
+            return lds(self.text, int(width), self.work, counts=self._count, seed=seed, **chosen)
         if kind == "w2v":
-            return word2vec(self.text, s.vectors, self.work, epochs=s.epochs)
+            return word2vec(self.text, s.vectors, self.work, epochs=s.epochs, seed=seed)
         if kind == "brown":
-            return clusters(self.text, self.work, s.clusters, n_iter=12)
-        return hmm(self.text, s.states, self.work, n_iter=s.passes)
-
-    def _count(self) -> LagCounts:
-        if self._counts is None:
-            self._counts = LagCounts.from_corpus(self.text, lags=7, n_jobs=1)
-        return self._counts
+            return clusters(self.text, self.work, s.clusters, n_iter=12, seed=seed)
+        return hmm(self.text, s.states, self.work, n_iter=s.passes, seed=seed)

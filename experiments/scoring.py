@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from pos_data import Tagged
 from scipy.stats import binomtest
+from source_key import work_of
 
 from undertow.results.tagging.scores import RARE
 from undertow.results.tagging.spans import spans_of
@@ -29,11 +30,11 @@ class Row(NamedTuple):
 
 
 class Rows:
-    """Rows in files of a directory: a run that was stopped goes on from there."""
+    """Rows in files of a directory of --work for the source of this script: a run that was stopped goes on there."""
 
-    def __init__(self, place: Path) -> None:
-        self.place = place
-        place.mkdir(parents=True, exist_ok=True)
+    def __init__(self, work: Path, script: str, name: str = "rows") -> None:
+        self.place = work_of(work, script) / name
+        self.place.mkdir(parents=True, exist_ok=True)
 
     def has(self, key: str) -> bool:
         return (self.place / f"{key}.json").exists()
@@ -104,6 +105,18 @@ def bootstrap(ours: Any, theirs: Any, n: int = 10_000, seed: int = 0) -> float:
         drawn = f1(weights @ ours) - f1(weights @ theirs)
         turned += int((drawn * np.sign(difference) <= 0).sum())
     return min(1.0, 2 * (turned + 1) / (n + 1))
+
+
+def spread(values: Any, digits: int = 2) -> str:
+    """The mean over seeds, and the standard deviation if there are several."""
+    told = f"{np.mean(values):.{digits}f}"
+    return told + (f" ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else "")
+
+
+def seeds_of(name: str, seeds: int, rival_seeds: int) -> range:
+    """Spelling alone has nothing random in it; ours and the rivals have seeds, of the model and of the tagger."""
+    ours = "LDS" in name or name.startswith(("EM", "SSID"))
+    return range(1 if name == "Lex" else seeds if ours else rival_seeds)
 
 
 def shown_p(p: float) -> str:

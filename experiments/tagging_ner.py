@@ -25,9 +25,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pos_data import first_tokens, tab_separated
 from representations import Models, Sizes
-from scoring import Row, Rows, Tags, bootstrap, f1, processor_seconds, shown_p, span_counts
+from scoring import Row, Rows, Tags, bootstrap, f1, processor_seconds, seeds_of, shown_p, span_counts, spread
 from tagging_pos import BIOMEDICAL_TOKENS, GENERAL_SHARE, LDS_VIEW, LEXICALISED, QUICK_TOKENS, VECTORS, Problem, took
 from texts import biomedical, general, sample
 
@@ -91,36 +92,36 @@ def selection(work: Path, sizes: Sizes) -> Iterator[Problem]:
 # --- reports --------------------------------------------------------------------------------------------
 
 
-def table(problem: Problem, rows: dict[str, Row]) -> list[str]:
-    counts = {name: span_counts(problem.test, row.tags) for name, row in rows.items()}
+def table(problem: Problem, rows: dict[str, list[Row]]) -> list[str]:
+    """F1 is that of each seed; the bootstrap weighs sentences by the spans of all seeds together."""
+    by_seed = {name: np.stack([span_counts(problem.test, r.tags) for r in seeds]) for name, seeds in rows.items()}
+    counts = {name: c.sum(axis=0) for name, c in by_seed.items()}
+    score = {name: 100 * f1(c.sum(axis=1)) for name, c in by_seed.items()}
     n_train, n_test = problem.size
     lines = [
         f"## {problem.name}",
         "",
-        f"{n_train:,} tokens to learn from; {n_test:,} to test, with {counts['Lex'][:, 2].sum():,} spans in "
+        f"{n_train:,} tokens to learn from; {n_test:,} to test, with {by_seed['Lex'][0, :, 2].sum():,} spans in "
         f"{len(problem.test):,} sentences.",
         "",
-        "| tagger | precision | recall | F1 | against Lex | p | paper (dev, test) | processor seconds |",
-        "|---|---|---|---|---|---|---|---|",
+        "| tagger | seeds | precision | recall | F1 | against Lex | p | paper (dev, test) | processor seconds |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
-    for name, row in rows.items():
-        good, found, there = counts[name].sum(0)
-        score = 100 * f1(counts[name].sum(0))
+    for name, seeds in rows.items():
+        good, found, there = by_seed[name].sum(axis=1).T
         gain = ["", ""]
         if name != "Lex":
-            points = score - 100 * f1(counts["Lex"].sum(0))
-            gain = [f"{points:+.2f}", shown_p(bootstrap(counts[name], counts["Lex"]))]
+            gain = [f"{score[name].mean() - score['Lex'].mean():+.2f}", shown_p(bootstrap(counts[name], counts["Lex"]))]
         listed = "{:.2f}, {:.2f}".format(*PAPER[name]) if name in PAPER else ""
-        lines.append(
-            f"| {name} | {100 * good / max(found, 1):.2f} | {100 * good / there:.2f} | {score:.2f} "
-            f"| {' | '.join(gain)} | {listed} | {row.cpu:.0f} |"
-        )
+        shown = [spread(100 * good / np.maximum(found, 1)), spread(100 * good / there), spread(score[name])]
+        cpu = np.mean([row.cpu for row in seeds])
+        lines.append(f"| {name} | {len(seeds)} | {' | '.join([*shown, *gain])} | {listed} | {cpu:.0f} |")
     lines.append("")
     rivals = [name for name in rows if name not in OURS and name != "Lex"]
-    best = max(rivals or ["Lex"], key=lambda r: f1(counts[r].sum(0)))
+    best = max(rivals or ["Lex"], key=lambda r: score[r].mean())
     for name in OURS:
         if name in rows:
-            points = 100 * (f1(counts[name].sum(0)) - f1(counts[best].sum(0)))
+            points = score[name].mean() - score[best].mean()
             p = shown_p(bootstrap(counts[name], counts[best]))
             lines.append(f"- {name} against the best rival ({best}): {points:+.2f} points, p = {p}.")
     return [*lines, ""]
@@ -131,6 +132,8 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="little of everything; exit code 1: the claim fails")
     parser.add_argument("--select", action="store_true", help="score the forms of the features on parts of train")
     parser.add_argument("--only", nargs="+", help="with --select: forms that begin so")
+    parser.add_argument("--seeds", type=int, default=3, help="of the rows with LDS vectors")
+    parser.add_argument("--rival-seeds", type=int, default=3, help="of the others")
     parser.add_argument("--problems", nargs="+", default=PROBLEMS, choices=PROBLEMS, help="of the page")
     parser.add_argument("--report", action="store_true", help="train nothing: write what is kept in --work")
     parser.add_argument("--work", type=Path, default=Path(__file__).parent / "work")
@@ -141,29 +144,35 @@ def main() -> int:
     if options.select:
         select(options.work, options.only)
     else:
-        full(options.work, options.problems, options.report)
+        full(options)
     return 0
 
 
-def full(work: Path, wanted: list[str], report: bool) -> None:
-    rows = Rows(work / "tagging_ner")
+def full(options: Any) -> None:
+    rows = Rows(options.work, __file__)
     lines = [
         "# Names with and without what models know of the words",
         "",
         "`OMP_NUM_THREADS=1 .venv/bin/python experiments/tagging_ner.py`; Belanger & Kakade, Table 3 (their numbers: "
-        "CoNLL 2003, representations of 1 G tokens of news). F1 of spans; p: paired bootstrap over sentences.",
+        "CoNLL 2003, representations of 1 G tokens of news). F1 of spans, mean ± standard deviation over seeds of the "
+        "models; p: paired bootstrap over sentences, of the spans of all seeds together.",
         "",
     ]
     tail = ["## Seconds to learn the representations", ""]
-    for problem in problems(work, Sizes(), wanted):
-        done: dict[str, Row] = {}
-        for name, features in TAGGERS.items():
-            if report and not rows.has(f"{problem.name}-{name}"):
-                continue
-            done[name] = rows(f"{problem.name}-{name}", lambda q=problem, f=features: crf(q, f(q.models)))
-            print(
-                f"{problem.name}, {name}: {100 * f1(span_counts(problem.test, done[name].tags).sum(0)):.2f}", flush=True
-            )
+    for problem in problems(options.work, Sizes(), options.problems):
+        done: dict[str, list[Row]] = {name: [] for name in TAGGERS}
+        for seed in range(max(options.seeds, options.rival_seeds)):
+            for name, features in TAGGERS.items():
+                key = f"{problem.name}-{name}-{seed}"
+                if seed not in seeds_of(name, options.seeds, options.rival_seeds):
+                    continue
+                if options.report and not rows.has(key):
+                    continue
+                models = problem.models.of_seed(seed)
+                row = rows(key, lambda q=problem, f=features, m=models: crf(q, f(m)))
+                done[name].append(row)
+                print(f"{key}: {100 * f1(span_counts(problem.test, row.tags).sum(0)):.2f}", flush=True)
+        done = {name: found for name, found in done.items() if found}
         if "Lex" not in done:
             continue
         problem.models.look_up()
@@ -178,7 +187,7 @@ def full(work: Path, wanted: list[str], report: bool) -> None:
 
 
 def select(work: Path, only: list[str] | None) -> None:
-    rows = Rows(work / "tagging_ner-select")
+    rows = Rows(work, __file__, "select")
     for problem in selection(work, Sizes()):
         print(f"{problem.name}: {problem.size[0]:,} tokens to learn from, {problem.size[1]:,} to test, both of train")
         for name, features in to_select().items():

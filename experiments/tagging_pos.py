@@ -25,9 +25,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from pos_data import Tagged, craft_articles, ewt, first_tokens, universal
 from representations import Models, Sizes
-from scoring import Row, Rows, Tags, groups, mcnemar, processor_seconds, right, shown_p
+from scoring import Row, Rows, Tags, groups, mcnemar, processor_seconds, right, seeds_of, shown_p, spread
 from texts import N_ARTICLES, biomedical, general, sample
 
 from undertow.results.tagging import CRFTagger, LocalTagger, Paths, Posteriors, States, Vectors
@@ -100,13 +101,14 @@ def to_select() -> dict[str, Any]:
     return tried
 
 
-def crf(problem: Problem, features: list[Any], l2: float = 1.0, n_iter: int = N_ITER) -> Tags:
-    tagger = CRFTagger(features, l2=l2, n_iter=n_iter)
+def crf(problem: Problem, features: list[Any], seed: int = 0) -> Tags:
+    """L-BFGS has no seed: only the features differ."""
+    tagger = CRFTagger(features, l2=1.0, n_iter=N_ITER)
     tagger.fit([s.words for s in problem.train], [s.tags for s in problem.train])
     return tagger.predict([s.words for s in problem.test])
 
 
-def local(problem: Problem, features: list[Any], seed: int = 0) -> Tags:
+def local(problem: Problem, features: list[Any], seed: int) -> Tags:
     tagger = LocalTagger(features, random_state=seed)
     tagger.fit([s.words for s in problem.train], [s.tags for s in problem.train])
     return tagger.predict([s.words for s in problem.test])
@@ -157,11 +159,11 @@ def selection(work: Path, sizes: Sizes) -> Iterator[Problem]:
 # --- reports --------------------------------------------------------------------------------------------
 
 
-def table(problem: Problem, rows: dict[str, Row]) -> list[str]:
+def table(problem: Problem, rows: dict[str, list[Row]]) -> list[str]:
     """Markdown of the taggers on one problem."""
     paper = PAPER[problem.name.split(", ")[1]]
     masks = groups(problem.train, problem.test)
-    hits = {name: right(problem.test, row.tags) for name, row in rows.items()}
+    hits = {name: np.stack([right(problem.test, row.tags) for row in seeds]) for name, seeds in rows.items()}
     n_train, n_test = problem.size
     lines = [
         f"## {problem.name} tags",
@@ -169,25 +171,26 @@ def table(problem: Problem, rows: dict[str, Row]) -> list[str]:
         f"{n_train:,} tokens to learn from, {n_test:,} to test: {masks['OOV'].mean():.1%} OOV, "
         f"{masks['rare'].mean():.1%} rare (at most twice in the labelled text, the OOV among them).",
         "",
-        "| tagger | accuracy: all | OOV | rare | OOV error against Lex | McNemar against Lex: all | OOV | paper (all) "
-        "| processor seconds |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| tagger | seeds | accuracy: all | OOV | rare | OOV error against Lex | McNemar against Lex: all | OOV "
+        "| paper (all) | processor seconds |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for name, row in rows.items():
-        found = [f"{100 * hits[name][mask].mean():.2f}" for mask in masks.values()]
+    for name, seeds in rows.items():
+        found = [spread(100 * hits[name][:, mask].mean(axis=1)) for mask in masks.values()]
         against = ["", "", ""]
         if name in LEXICALISED and name != "Lex" and "Lex" in rows:
-            base = hits["Lex"]
-            cut = 1 - (1 - hits[name][masks["OOV"]].mean()) / (1 - base[masks["OOV"]].mean())
+            base = hits["Lex"][0]
+            cut = 1 - (1 - hits[name][:, masks["OOV"]].mean()) / (1 - base[masks["OOV"]].mean())
             against = [f"{-100 * cut:+.1f} %"]
-            against += [shown_p(mcnemar(hits[name][m], base[m])) for m in (masks["all"], masks["OOV"])]
+            against += [shown_p(mcnemar(hits[name][0][m], base[m])) for m in (masks["all"], masks["OOV"])]
         listed = f"{paper[name]:.2f}" if name in paper else ""
-        lines.append(f"| {name} | {' | '.join([*found, *against])} | {listed} | {row.cpu:.0f} |")
+        cpu = np.mean([row.cpu for row in seeds])
+        lines.append(f"| {name} | {len(seeds)} | {' | '.join([*found, *against])} | {listed} | {cpu:.0f} |")
     return [*lines, "", *duels(hits, masks), ""]
 
 
 def duels(hits: dict[str, Any], masks: dict[str, Any]) -> list[str]:
-    """Ours against the best rival, over all tokens and over the unseen."""
+    """Ours against the best rival, over all tokens and over the unseen: means over seeds, McNemar by the first."""
     out = []
     ours = {"EM smooth": LOCAL, "EM type ⊕ smooth": LOCAL, "Lex + LDS": LEXICALISED, "Lex + LDS + Brown": LEXICALISED}
     for name, kind in ours.items():
@@ -196,9 +199,9 @@ def duels(hits: dict[str, Any], masks: dict[str, Any]) -> list[str]:
             continue
         for group in ("all", "OOV"):
             mask = masks[group]
-            best = max(rivals, key=lambda r, mask=mask: hits[r][mask].mean())
-            points = 100 * (hits[name][mask].mean() - hits[best][mask].mean())
-            p = mcnemar(hits[name][mask], hits[best][mask])
+            best = max(rivals, key=lambda r, mask=mask: hits[r][:, mask].mean())
+            points = 100 * (hits[name][:, mask].mean() - hits[best][:, mask].mean())
+            p = mcnemar(hits[name][0][mask], hits[best][0][mask])
             out.append(f"- {name} against the best rival, {group} ({best}): {points:+.2f} points, p = {shown_p(p)}.")
     return out
 
@@ -217,6 +220,8 @@ def main() -> int:
     parser.add_argument("--select", action="store_true", help="score the forms of the features on parts of train")
     parser.add_argument("--problems", nargs="+", default=PROBLEMS, choices=[*PROBLEMS, *LARGE], help="of the page")
     parser.add_argument("--only", nargs="+", help="with --select: forms that begin so")
+    parser.add_argument("--seeds", type=int, default=3, help="of the rows with LDS vectors")
+    parser.add_argument("--rival-seeds", type=int, default=3, help="of the others")
     parser.add_argument("--report", action="store_true", help="train nothing: write what is kept in --work")
     parser.add_argument("--work", type=Path, default=Path(__file__).parent / "work")
     options = parser.parse_args()
@@ -231,18 +236,24 @@ def main() -> int:
 
 
 def full(options: Any) -> None:
-    rows = Rows(options.work / "tagging_pos")
+    rows = Rows(options.work, __file__)
     sections: list[str] = []
     learned: dict[str, list[str]] = {}
     for problem in problems(options.work, options.problems, Sizes()):
-        done: dict[str, Row] = {}
-        for make, kinds in ((local, LOCAL), (crf, LEXICALISED)):
-            for name, features in kinds.items():
-                key = f"{problem.name}-{name}"
-                if options.report and not rows.has(key):
-                    continue
-                done[name] = rows(key, lambda f=features, k=make, q=problem: k(q, f(q.models)))
-                print(f"{problem.name}, {name}: {100 * right(problem.test, done[name].tags).mean():.2f}", flush=True)
+        done: dict[str, list[Row]] = {name: [] for name in (*LOCAL, *LEXICALISED)}
+        for seed in range(max(options.seeds, options.rival_seeds)):
+            for make, kinds in ((local, LOCAL), (crf, LEXICALISED)):
+                for name, features in kinds.items():
+                    key = f"{problem.name}-{name}-{seed}"
+                    if seed not in seeds_of(name, options.seeds, options.rival_seeds):
+                        continue
+                    if options.report and not rows.has(key):
+                        continue
+                    models = problem.models.of_seed(seed)
+                    row = rows(key, lambda f=features, k=make, q=problem, m=models, s=seed: k(q, f(m), s))
+                    done[name].append(row)
+                    print(f"{key}: {100 * right(problem.test, row.tags).mean():.2f}", flush=True)
+        done = {name: found for name, found in done.items() if found}
         if not done:
             continue
         problem.models.look_up()
@@ -257,7 +268,8 @@ def write(sections: list[str], learned: dict[str, list[str]]) -> None:
         "# Part-of-speech tags with and without what models know of the words",
         "",
         "`OMP_NUM_THREADS=1 .venv/bin/python experiments/tagging_pos.py`; Belanger & Kakade, Table 2 (their numbers: "
-        "Wall Street Journal, representations of 1 G tokens of news, h = 200; ours have h = 100).",
+        "Wall Street Journal, representations of 1 G tokens of news, h = 200; ours have h = 100). Mean ± standard "
+        "deviation over seeds (of the model, and of the local tagger); McNemar's test by the first seed.",
         "",
     ]
     tail = ["## Seconds to learn the representations", ""]
@@ -270,7 +282,7 @@ def write(sections: list[str], learned: dict[str, list[str]]) -> None:
 
 
 def select(work: Path, only: list[str] | None) -> None:
-    rows = Rows(work / "tagging_pos-select")
+    rows = Rows(work, __file__, "select")
     for problem in selection(work, Sizes()):
         print(f"{problem.name}: {problem.size[0]:,} tokens to learn from, {problem.size[1]:,} to test, both of train")
         masks = groups(problem.train, problem.test)
@@ -307,7 +319,7 @@ def _quick(work: Path) -> int:
     }
     found = {}
     for name, (make, features) in taggers.items():
-        hits = right(problem.test, make(problem, features))
+        hits = right(problem.test, make(problem, features, 0))
         found[name] = [float(hits[mask].mean()) for mask in masks.values()]
         print(
             f"{name}: " + ", ".join(f"{g} {100 * x:.2f}" for g, x in zip(masks, found[name], strict=True)), flush=True

@@ -15,8 +15,9 @@ from pathlib import Path
 
 from pos_data import craft_articles, data_dir, ewt, masc, respell, tab_separated
 from representations import joined
+from source_key import work_of
 
-from undertow import Corpus
+from undertow import Corpus, LagCounts
 from undertow.text.tokenizer import Tokenizer
 from undertow.text.vocabulary import UNKNOWN, Vocabulary
 
@@ -25,9 +26,17 @@ N_ARTICLES = 20  # labelled CRAFT train articles that the standard comparison ta
 
 
 def elife(work: Path) -> Corpus:
-    if not (work / "elife.corpus").exists():
-        Corpus.build([data_dir() / "text" / "elife.txt.xz"], work / "elife.corpus", n_jobs=2)
-    return Corpus.open(work / "elife.corpus", verify=False)
+    place = work_of(work, __file__) / "elife.corpus"
+    if not place.exists():
+        Corpus.build([data_dir() / "text" / "elife.txt.xz"], place, n_jobs=2)
+    return Corpus.open(place, verify=False)
+
+
+def elife_counts(work: Path) -> LagCounts:
+    place = work_of(work, __file__) / "elife.counts"
+    if not place.exists():
+        LagCounts.from_corpus(elife(work), lags=7, n_jobs=2, out=place)
+    return LagCounts.open(place, verify=False)
 
 
 def biomedical(work: Path, n_tokens: int | None) -> Corpus:
@@ -47,9 +56,9 @@ def sample(n_tokens: int, more: Iterable[list[str]], vocab_size: int = 8_000) ->
 
 def general(work: Path, share: float = 1.0) -> Corpus:
     """About 11 M tokens, or a share of them; the labelled text is there in any case."""
-    place = work / f"general-{share:g}.corpus"
+    place = work_of(work, __file__) / f"general-{share:g}.corpus"
     if not place.exists():
-        tokens = work / f"general-{share:g}.txt"
+        tokens = place.with_suffix(".txt")
         with open(tokens, "w", encoding="utf-8") as f:
             for sentence in _general_sentences(share):
                 f.write(" ".join(sentence) + "\n")

@@ -123,6 +123,7 @@ def test_what_fit_refuses(place: Path, tmp_path: Path, capsys: Any) -> None:
         ("not a mixture", counts, place / "news.txt", "-o", out, *SMALL),
         ("without manifest.json", place / "news.lds", "-o", out, *SMALL),
         ("needs lags=7", place / "news.txt", "-o", out, "--lags", "3"),
+        ("ssid_lags=2", place / "news.txt", "-o", out, *SMALL, "--ssid-lags", "1"),
         ("these have 3", counts, "-o", out),
         ("no file matches", tmp_path / "*.nothing", "-o", out, *SMALL),
         ("kappa", counts, "-o", out, *SMALL, "--kappa", "nan"),

@@ -86,6 +86,38 @@ def test_eval(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert report["tokens"]["all"] == {"accuracy": 1.0, "right": 20, "total": 20} and "spans" not in report
 
 
+def test_eval_reads_the_columns_the_tagger_was_trained_on(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """README's two lines: `tag train --tags xpos`, then `tag eval` without it."""
+    assert load(place / "crf").columns_ == {"tags": "xpos", "column": 1, "format": "auto"}
+    report = json.loads(here(capsys, "tag", "eval", place / "crf", place / "dev.conllu", "--json").stdout)
+    assert report["tokens"]["all"] == {"accuracy": 1.0, "right": 20, "total": 20}
+
+
+def test_words_behind_another_column_are_found_again(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tag, number, word: the columns and the format of the training serve eval; predict takes the column of words."""
+    rows = "\n".join("\n".join(f"{TAGS[w]}\t{i}\t{w}" for i, w in enumerate(line.split())) + "\n" for line in LINES)
+    for name in ("train.data", "dev.data", "dev.tsv"):
+        (tmp_path / name).write_text(rows * 5)
+    columns = ("--format", "tsv", "--column", 3, "--tags", 1)
+    made = here(capsys, "tag", "train", tmp_path / "train.data", *columns, "-o", tmp_path / "t")
+    assert made.returncode == 0, made.stderr
+    for name in ("dev.data", "dev.tsv"):
+        done = here(capsys, "tag", "eval", tmp_path / "t", tmp_path / name, "--json")
+        assert json.loads(done.stdout)["tokens"]["all"]["accuracy"] == 1.0
+    assert here(capsys, "tag", "predict", tmp_path / "t", tmp_path / "dev.tsv").stdout.startswith("The\tDT\nold\tJJ\n")
+    (tmp_path / "running.txt").write_text("The river runs .\n")  # the format of the labels is not that of the text
+    assert here(capsys, "tag", "predict", tmp_path / "t", tmp_path / "running.txt").stdout.startswith("The\tDT\nriver")
+
+
+def test_an_option_that_is_given_goes_before_what_the_tagger_remembers(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    message = failed(here(capsys, "tag", "eval", place / "crf", place / "dev.conllu", "--tags", "upos"))
+    assert "(X)" in message and "(., DT, IN, JJ, NN, …)" in message and "--tags" in message
+
+
 def test_predict_running_text(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The words rule cuts it, and words and numbers stay as they are written."""
     (tmp_path / "new.txt").write_text("The bank didn't lend 3.5 dollars. The river runs.\n")

@@ -19,8 +19,10 @@ from undertow.kernels.gaussian_chain import (
     smooth_exact,
     whiten_and_normalise,
 )
-from undertow.kernels.gaussian_chain_gains import cover
+from undertow.kernels.gaussian_chain_gains import cover, gain_at_missing
 from undertow.kernels.gaussian_chain_stream import ChainStream
+from undertow.models import lds_params
+from undertow.models.lds_params import LDSParams
 
 V, h = 9, 4
 TOKEN = st.tuples(st.integers(0, V - 1), st.booleans())  # (word, missing)
@@ -77,8 +79,8 @@ def check_steady(sentences, seed):
     ids, offsets, missing = flat(sentences)
     filtered, smoothed = by_sentence(lambda s, x: loop_smoother(s, x, steady), ids, offsets, missing)
     ids[missing] = 4_000_000_000  # what stands at a missing token is not looked at
-    A, H, J, P, table = steady
-    m, s = smooth(ids, offsets, missing, table, A, H, J, P, chunk_tokens=7)
+    A, H, J, J_missing, table = steady
+    m, s = smooth(ids, offsets, missing, table, A, H, J, J_missing, chunk_tokens=7)
     assert m.dtype == s.dtype == np.float32
     close(m, filtered, rtol=2e-6)
     close(s, smoothed, rtol=2e-6)
@@ -158,10 +160,41 @@ def test_exact_gains_become_the_steady_ones(seed) -> None:
     rng = np.random.default_rng(seed)
     ids, offsets, missing = random_text(rng, [200], 0.0)
     exact = smooth_exact(ids, offsets, None, model.statistics, gains)
-    same = smooth(ids, offsets, missing, steady.table, steady.A, steady.H, steady.J, steady.P)
+    same = smooth(ids, offsets, missing, steady.table, steady.A, steady.H, steady.J, steady.J_missing)
     for a, b in zip(exact, same, strict=True):
         assert np.abs(a[0] - b[0]).max() > 1e-3
         close(a[60:], b[60:], rtol=5e-6)
+
+
+@pytest.mark.parametrize("radius", [0.6, 0.9])
+@pytest.mark.parametrize("seed", range(4))
+def test_an_isolated_missing_token_and_what_is_before_it_are_exact(seed, radius) -> None:
+    """Behind it the filter goes on with the steady gains for a while, which is the approximation."""
+    model, steady = model_of(seed, radius)
+    A, H, J, J_missing, table = steady
+    ids, offsets, missing = random_text(np.random.default_rng(seed), [300] * 5, 0.0)
+    at = offsets[:-1] + 150
+    missing[at] = True
+    m, s = smooth(ids, offsets, missing, table, A, H, J, J_missing)
+    filtered, smoothed = by_sentence(lambda i, x: dense_kalman(i, x, model), ids, offsets, missing)
+    until = np.concatenate([np.arange(t - 30, t + 1) for t in at])
+    close(m[until], filtered[until], rtol=1e-5)
+    close(s[until], smoothed[until], rtol=1e-5)
+    with_one_gain = smooth(ids, offsets, missing, table, A, H, J, J)[1]
+    assert np.abs(with_one_gain[at] - smoothed[at]).max() > 0.1 * np.abs(smoothed[at]).max()
+    stream = ChainStream(*steady, delay=300)
+    for i, is_missing in zip(ids[:300].tolist(), missing[:300], strict=True):
+        stream.push(None if is_missing else i)
+    close(stream.flush()[150], smoothed[150], rtol=1e-5)
+
+
+@pytest.mark.parametrize("radius", [0.5, 0.9, 0.999])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_gain_at_missing_tokens_is_that_of_the_oracle_and_stable(seed, radius) -> None:
+    model, steady = model_of(seed, radius)
+    ours = lds_params.steady_state(LDSParams(model.A, model.C, model.Q, model.M, model.mu))
+    close(gain_at_missing(model.A, model.Q, ours.Sigma1, ours.V_s), steady.J_missing, rtol=1e-8)
+    assert np.abs(np.linalg.eigvals(steady.J_missing)).max() < 1
 
 
 def test_a_table_that_is_too_short_says_how_far_it_is_from_steady() -> None:
@@ -216,7 +249,7 @@ def test_chunks_threads_and_the_order_of_sentences_do_not_matter(exact) -> None:
     def both(ids, offsets, missing, **how):
         if exact:
             return smooth_exact(ids, offsets, missing, model.statistics, gains_of(2), **how)
-        return smooth(ids, offsets, missing, steady.table, steady.A, steady.H, steady.J, steady.P, **how)
+        return smooth(ids, offsets, missing, steady.table, steady.A, steady.H, steady.J, steady.J_missing, **how)
 
     expected = both(ids, offsets, missing)
     for how in ({"chunk_tokens": 1}, {"chunk_tokens": 50}, {"chunk_tokens": 50, "n_threads": 2}):
@@ -231,14 +264,14 @@ def test_chunks_threads_and_the_order_of_sentences_do_not_matter(exact) -> None:
 
 
 def test_a_chunk_has_no_more_tokens_than_asked_for_or_one_sentence(monkeypatch) -> None:
-    _, (A, H, J, P, table) = model_of(0)
+    _, (A, H, J, J_missing, table) = model_of(0)
     ids, offsets, _ = random_text(np.random.default_rng(0), [3, 90, 1, 4, 20, 4, 6, 0, 7], 0.0)
     sizes = []
     pack = batch.pack
     monkeypatch.setattr(
         batch, "pack", lambda begin, length, memory: sizes.append(length.tolist()) or pack(begin, length, memory)
     )
-    smooth(ids, offsets, None, table, A, H, J, P, chunk_tokens=20)
+    smooth(ids, offsets, None, table, A, H, J, J_missing, chunk_tokens=20)
     assert sizes == [[90], [20], [7, 6, 4], [4, 3, 1]]
 
 
@@ -249,10 +282,10 @@ def test_a_long_sequence_is_cut_and_still_right(radius) -> None:
     ids, offsets, missing = random_text(rng, [20_000, 3, 700, 0, 5000], 0.03)
     missing[4000:9000] = True  # longer than a piece: a state has to live through it
     length = np.array([20_000, 5000, 700, 3])
-    A, H, J, P, table = steady
+    A, H, J, J_missing, table = steady
     packed = batch.pack(np.array([0, 20_703, 20_003, 20_000]), length, max(batch.memory_of(H), batch.memory_of(J)))
     assert packed.previous is not None and packed.n_alive[0] > 20
-    m, s = smooth(ids, offsets, missing, table, A, H, J, P)
+    m, s = smooth(ids, offsets, missing, table, A, H, J, J_missing)
     filtered, smoothed = by_sentence(lambda i, x: loop_smoother(i, x, steady), ids, offsets, missing)
     close(m, filtered, rtol=5e-6)
     close(s, smoothed, rtol=5e-6)
@@ -267,9 +300,9 @@ def test_a_long_sequence_is_cut_and_still_right(radius) -> None:
 def test_a_defective_recursion_is_no_trouble() -> None:
     rng = np.random.default_rng(5)
     H = 0.8 * np.eye(h) + np.diag(np.ones(h - 1), 1)  # one Jordan block: there are no eigenvectors to diagonalise with
-    steady = Steady(0.9 * np.eye(h), H, H.T, np.eye(h) - 0.9 * H.T, rng.standard_normal((V, h)))
+    steady = Steady(0.9 * np.eye(h), H, H.T, 0.5 * np.eye(h), rng.standard_normal((V, h)))
     ids, offsets, missing = random_text(rng, [3000, 20, 1], 0.05)
-    m, s = smooth(ids, offsets, missing, steady.table, steady.A, steady.H, steady.J, steady.P)
+    m, s = smooth(ids, offsets, missing, steady.table, steady.A, steady.H, steady.J, steady.J_missing)
     filtered, smoothed = by_sentence(lambda i, x: loop_smoother(i, x, steady), ids, offsets, missing)
     close(m, filtered, rtol=2e-5)
     close(s, smoothed, rtol=2e-5)
@@ -278,7 +311,7 @@ def test_a_defective_recursion_is_no_trouble() -> None:
 def test_a_recursion_that_never_forgets_is_not_cut() -> None:
     eye = np.eye(2)
     ids = np.zeros(500, dtype=np.uint32)
-    m, s = smooth(ids, np.array([0, 500]), None, np.ones((1, 2)), eye, eye, 0 * eye, eye)
+    m, s = smooth(ids, np.array([0, 500]), None, np.ones((1, 2)), eye, eye, 0 * eye, 0 * eye)
     assert_array_equal(m[:, 0], np.arange(1, 501))
     assert_array_equal(s, m)
     assert batch.memory_of(eye) == batch.LONGEST_MEMORY
@@ -292,7 +325,7 @@ def test_a_recursion_that_never_forgets_is_not_cut() -> None:
 def test_stream_equals_the_smoother_of_what_was_seen(sentence, delay, seed) -> None:
     _, steady = model_of(seed)
     ids, _, missing = flat([sentence])
-    stream = ChainStream(steady.A, steady.H, steady.J, steady.P, steady.table, delay=delay)
+    stream = ChainStream(steady.A, steady.H, steady.J, steady.J_missing, steady.table, delay=delay)
     for _ in range(2):  # flush starts a new sentence
         expected_m, to_the_end = loop_smoother(ids, missing, steady)
         for t, (word, is_missing) in enumerate(sentence):
@@ -349,6 +382,6 @@ def test_bad_input_is_refused(ids, offsets, missing, match) -> None:
     ids, offsets = np.array(ids, dtype=np.uint32), np.array(offsets, dtype=np.int64)
     missing = None if missing is None else np.array(missing)
     with pytest.raises(InputError, match=match):
-        smooth(ids, offsets, missing, steady.table, steady.A, steady.H, steady.J, steady.P)
+        smooth(ids, offsets, missing, steady.table, steady.A, steady.H, steady.J, steady.J_missing)
     with pytest.raises(InputError, match=match):
         smooth_exact(ids, offsets, missing, model_of(0)[0].statistics, gains_of(0))

@@ -15,6 +15,7 @@ from sentences import is_one_sentence
 from undertow import LDS, Corpus, LagCounts, load
 from undertow.engine import DaskCluster
 from undertow.errors import InputError
+from undertow.kernels.gaussian_chain_gains import gain_at_missing
 from undertow.models.lds_queries import FLOOR, log_probabilities, next_word_probabilities
 
 DATA = Path(__file__).parents[2] / "src" / "undertow" / "data"
@@ -66,9 +67,11 @@ def loops(model: LDS, sentence: list[str]) -> tuple[np.ndarray, np.ndarray]:
         row = (1 - lost) * C[i] / np.sqrt(mu[i]) + lost * C[c] / np.sqrt(mu[c])
         m = s.H @ m + s.K_c @ row
         filtered.append(m)
+    J_missing = gain_at_missing(A, model.params_.Q, s.Sigma1, s.V_s)
     smoothed = [filtered[-1]]
-    for m in reversed(filtered[:-1]):
-        smoothed.insert(0, s.J @ smoothed[0] + s.P @ m)
+    for word, m in zip(sentence[-2::-1], filtered[-2::-1], strict=True):
+        J = J_missing if model.vocabulary_.id(word) == 0 else s.J
+        smoothed.insert(0, m + J @ (smoothed[0] - A @ m))
     return np.array(filtered), np.array(smoothed)
 
 
@@ -138,6 +141,20 @@ def test_exact_gains_agree_where_the_steady_ones_have_settled(model: LDS, corpus
     exact = model.transform([sentence[:60]], "filter", exact=True)[0]
     assert_allclose(exact[40:], steady[40:], rtol=0, atol=5e-3)
     assert np.abs(exact[0] - steady[0]).max() > 1e-4
+
+
+def test_a_masked_token_is_close_to_its_exact_vector(model: LDS, corpus: Corpus) -> None:
+    """A missing token keeps its predicted covariance, so its smoother gain is not that of an observed one."""
+    known = [w for s in itertools.islice(corpus.token_lists(), 200) for w in s if w != "<unk>"]
+    masked = [[*known[a : a + 30], "<unk>", *known[a + 30 : a + 60]] for a in range(0, 1800, 60)]
+    steady = np.array([v[30] for v in model.transform(masked, "smooth")])
+    exact = np.array([v[30] for v in model.transform(masked, "smooth", exact=True)])
+    assert len(steady) == 30
+    assert (steady * exact).sum(axis=1).min() > 0.999
+    stream = model.stream(delay=61)
+    for token in masked[0]:
+        stream.push(token)
+    assert_allclose(stream.flush()[30], steady[0], rtol=0, atol=1e-4)
 
 
 def test_posterior_covariances_shrink_with_evidence(model: LDS) -> None:
@@ -290,6 +307,7 @@ def test_bad_questions(model: LDS, attempt) -> None:
         ({"noise": "loud"}, [["a", "b", "c", "d"] * 5]),
         ({"init": "magic"}, [["a", "b"]]),
         ({"ssid_lags": 4, "lags": 3}, [["a", "b"]]),
+        ({"ssid_lags": 1}, [["a", "b", "c", "d"] * 5]),
         ({"basis": 0.5}, [["a", "b"]]),
         ({"n_jobs": 0}, [["a", "b"]]),
     ],

@@ -6,6 +6,7 @@ from oracles.lds_dense import circular_counts, hmm_pairs, hmm_text
 from undertow import Corpus, LagCounts
 from undertow.errors import InputError
 from undertow.kernels.moments import text_moments
+from undertow.models.lds_params import steady_state
 from undertow.models.ssid import apply_hankel, hankel_svd, identify, random_start
 
 V = 12
@@ -99,6 +100,25 @@ def test_one_repeated_word():
 def test_lags_longer_than_every_sentence():
     with pytest.raises(InputError, match="No sentence has more than 3 tokens"):
         moments_of_sentences([["a", "b", "c"], ["b", "c"]], 7)
+
+
+def test_one_lag_does_not_tell_the_transition_from_the_covariance():
+    """Ψ_1 = C(AΠ)C' knows A and Π by their product alone; at two blocks the shift between them is A."""
+    with pytest.raises(InputError, match=r"ssid_lags=1 .*ssid_lags=2"):
+        identify(exact_moments(3), 2, np.random.default_rng(0), ssid_lags=1)
+    identify(exact_moments(3), 2, np.random.default_rng(0), ssid_lags=2)
+
+
+@pytest.mark.parametrize("ssid_lags", [2, 3, 4, 5, 7])
+@pytest.mark.parametrize("n_components", [1, 2, 3])
+def test_any_number_of_lags_and_more_components_than_the_rank(ssid_lags, n_components):
+    """Three words in a cycle: the Hankel matrix has rank 2, and three components are one too many for it."""
+    sentences = [list("abcabcabcabcabc"), list("bcabcabcabcabca")] * 3
+    moments = moments_of_sentences(sentences, 2 * ssid_lags - 1)
+    params = identify(moments, n_components, np.random.default_rng(0), ssid_lags=ssid_lags)
+    assert all(np.isfinite(x).all() for x in params)
+    assert np.abs(np.linalg.eigvals(params.A)).max() < 1
+    assert np.isfinite(steady_state(params).logdet)
 
 
 def test_too_few_lags_for_the_horizon():

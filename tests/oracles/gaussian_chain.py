@@ -73,7 +73,7 @@ class Steady(NamedTuple):
     A: np.ndarray
     H: np.ndarray
     J: np.ndarray
-    P: np.ndarray
+    J_missing: np.ndarray
     table: np.ndarray
 
 
@@ -84,12 +84,18 @@ def steady_state(model):
     K = Sigma1 @ C.T @ np.linalg.inv(C @ Sigma1 @ C.T + D)
     Sigma0 = Sigma1 - K @ C @ Sigma1
     J = Sigma0 @ A.T @ np.linalg.inv(Sigma1)
-    return Steady(A, A - K @ C @ A, J, np.eye(len(A)) - J @ A, model.words @ K.T)
+    V_s = solve_discrete_lyapunov(J, Sigma0 - J @ Sigma1 @ J.T)
+    # a missing token leaves Σ2 for the next one, which the steady filter takes with Σ1; Ω is what the future tells
+    Sigma2 = A @ Sigma1 @ A.T + model.Q
+    Omega = np.linalg.inv(V_s) - np.linalg.inv(Sigma1)
+    right_share = np.linalg.inv(np.linalg.inv(Sigma2) + Omega) @ np.linalg.inv(V_s)
+    J_missing = Sigma1 @ A.T @ np.linalg.inv(Sigma2) @ right_share
+    return Steady(A, A - K @ C @ A, J, J_missing, model.words @ K.T)
 
 
 def loop_smoother(sentence, missing, steady):
-    """m_t = H m_{t−1} + E[w_t] (A m_{t−1} where missing), s_t = J s_{t+1} + P m_t, one token after the other."""
-    A, H, J, P, table = steady
+    """m_t = H m_{t−1} + E[w_t], s_t = m_t + J (s_{t+1} − A m_t), one token after the other; A for H where missing."""
+    A, H, J, J_missing, table = steady
     T, h = len(sentence), len(A)
     filtered, smoothed = np.zeros((T, h)), np.zeros((T, h))
     m = np.zeros(h)
@@ -97,7 +103,8 @@ def loop_smoother(sentence, missing, steady):
         m = A @ m if missing[t] else H @ m + table[sentence[t]]
         filtered[t] = m
     for t in range(T - 1, -1, -1):
-        smoothed[t] = filtered[t] if t == T - 1 else J @ smoothed[t + 1] + P @ filtered[t]
+        back = J_missing if missing[t] else J
+        smoothed[t] = filtered[t] if t == T - 1 else filtered[t] + back @ (smoothed[t + 1] - A @ filtered[t])
     return filtered, smoothed
 
 

@@ -55,6 +55,43 @@ KINDS = [
 ]
 
 
+class Numbers:
+    """Two numbers a word, times a sign."""
+
+    name, window = "numbers", 0
+
+    def __init__(self, sign: float) -> None:
+        self.sign = sign
+
+    def features(self, X: Any) -> list[list[dict[str, float]]]:
+        draw = [[np.random.default_rng(len(w)).standard_normal(2) for w in s] for s in X]
+        return [[{"0": self.sign * a, "1": self.sign * b} for a, b in row] for row in draw]
+
+
+@needs_crf
+def test_the_signs_of_numbers_do_not_matter_to_a_crf() -> None:
+    """CRFsuite leaves out what adds up to less than `feature.minfreq`, also of numbers that may be negative."""
+    X, y = sentences(40)
+    plus, minus = (CRFTagger(Numbers(sign), lexical=False).fit(X, y) for sign in (1.0, -1.0))
+    weights, turned = (t._tagger.info().state_features for t in (plus, minus))
+    assert {k for k in weights if "numbers" in k[0]} == {k for k in turned if "numbers" in k[0]}
+    assert len({k for k in weights if "numbers" in k[0]}) == 2 * len(plus.labels_)
+    for a, b in zip(plus.predict_proba(X), minus.predict_proba(X), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+@needs_crf
+def test_tags_of_another_set_are_refused() -> None:
+    tagger = CRFTagger(n_iter=5).fit([["a", "b"]] * 3, [["X", "Y"]] * 3)
+    assert tagger.columns_ is None  # nothing was read from a file
+    assert tagger.score([["a", "b"]], [["X", "Z"]]) == 0.5  # one of them is known
+    with pytest.raises(InputError, match=r"Only 0 of 2 tokens.*\(u, v\).*\(X, Y\)") as e:
+        tagger.evaluate([["a", "b"]], [["u", "v"]])
+    assert is_one_sentence(str(e.value))
+    with pytest.raises(InputError, match=r"Only 1 of 30 tokens.*\(X, a-very-long-name-of…, t0, t1, t10, …\)"):
+        tagger.evaluate([["a"] * 30], [["X", "a-very-long-name-of-a-tag", *(f"t{i}" for i in range(28))]])
+
+
 @pytest.mark.parametrize("make", KINDS)
 def test_a_tagger_learns_and_says_how_right_it_is(model: LDS, make: Any, tmp_path: Path) -> None:
     X, y = sentences(60)
@@ -119,7 +156,7 @@ def test_tags_that_mark_spans(tmp_path: Path) -> None:
     tagger.save(tmp_path / "t")
     assert load(tmp_path / "t").scheme_ == "iob2"
     with pytest.raises(InputError, match="IOB2"):
-        tagger.evaluate([["x"]], [["NN"]])
+        tagger.evaluate([["x", "y"]], [["O", "NN"]])
 
 
 @needs_crf

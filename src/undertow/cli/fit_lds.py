@@ -19,7 +19,7 @@ OPTIONS: Options = {
     "--iterations": ("n_iter", click.IntRange(0), "EM iterations within the reduced basis."),
     "--full-iterations": ("n_full", click.IntRange(0), "EM iterations over the whole vocabulary, after these."),
     "--lags": ("lags", click.IntRange(1, 255), "Learn from pairs 1..LAGS apart."),
-    "--ssid-lags": ("ssid_lags", click.IntRange(1), "Lags of the start, at most (LAGS + 1) / 2."),
+    "--ssid-lags": ("ssid_lags", click.IntRange(1), "Lags of the start, from 2 to (LAGS + 1) / 2."),
     "--kappa": ("kappa", float, "Smoothing, in pseudo-counts a word; if not given, the mean count of a word."),
     "--noise": ("noise", click.Choice(["dropout", "uniform"]), "What the pseudo-counts stand for."),
     "--init": ("init", click.Choice(["ssid", "random"]), "Start from subspace identification, or at random."),

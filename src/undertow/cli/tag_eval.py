@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from undertow.cli.common import json_option
-from undertow.cli.tag_options import labelled_options, read_labelled
+from undertow.cli.tag_options import as_the_tagger, labelled_options, read_labelled
 
 GROUPS = {"all": "all tokens", "oov": "unseen words", "rare": "rare words"}
 
@@ -22,11 +22,12 @@ def command(tagger: str, inputs: tuple[str, ...], as_json: bool, **given: Any) -
     """Score TAGGER on INPUTS: CoNLL, CoNLL-U or TSV files with a word and its tag in every row.
 
     Unseen words are not in the text the tagger learned from, rare ones at most twice, the unseen among them. Spans are
-    counted as conlleval does, when the tags mark spans.
+    counted as conlleval does, when the tags mark spans. Columns and format are those of the training, unless given.
     """
     from undertow.cli.model import open_model
 
     opened = open_model(tagger, "evaluate")
+    given = as_the_tagger(given, opened, "tags", "column", "format_")
     report = opened.evaluate(*read_labelled(inputs, given))
     if as_json:
         click.echo(json.dumps(report.as_dict(), ensure_ascii=False))

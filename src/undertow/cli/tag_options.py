@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from undertow.errors import InputError
 
@@ -57,6 +58,23 @@ def labelled_options(f: F) -> F:
     ):
         f = option(f)
     return f
+
+
+def columns_of(given: dict[str, Any]) -> dict[str, Any]:
+    """Where words and tags stand, for a tagger to remember."""
+    return {"tags": given["tags"], "column": given["column"], "format": given["format_"]}
+
+
+def as_the_tagger(given: dict[str, Any], tagger: Any, *options: str) -> dict[str, Any]:
+    """These options as they were when the tagger was trained, where they are not given now."""
+    remembered = tagger.columns_ or {}
+    context = click.get_current_context()
+    followed = {
+        option: remembered[option.rstrip("_")]
+        for option in options
+        if remembered and context.get_parameter_source(option) == ParameterSource.DEFAULT
+    }
+    return {**given, **followed}
 
 
 def read_labelled(inputs: tuple[str, ...], given: dict[str, Any]) -> tuple[list[list[str]], list[list[str]]]:

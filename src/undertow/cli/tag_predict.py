@@ -11,6 +11,7 @@ import click
 
 from undertow.cli.common import json_option, overwrite_option, progress_bar, show
 from undertow.cli.reading_options import as_the_model, text_options
+from undertow.cli.tag_options import as_the_tagger
 
 
 @click.command()
@@ -35,7 +36,8 @@ def command(tagger: str, inputs: tuple[str, ...], out: str, overwrite: bool, as_
     if out != "-":
         check_file_target(Path(out), overwrite=overwrite)
     opened = open_model(tagger, "evaluate")
-    given = as_the_model(given, _with_rule(opened))
+    # not the format: labels stood in columns, and what is to be tagged is mostly running text
+    given = as_the_tagger(as_the_model(given, _with_rule(opened)), opened, "column")
     facts: dict[str, Any] = {"tags": out, "sentences": 0, "tokens": 0}
     with ExitStack() as stack:
         progress = stack.enter_context(progress_bar())

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from undertow.cli.common import json_option, overwrite_option, progress_bar, show
-from undertow.cli.tag_options import labelled_options, read_labelled
+from undertow.cli.tag_options import columns_of, labelled_options, read_labelled
 from undertow.progress import Progress
 
 # parameter -> the option that sets it, by kind: an option of the other kind is refused, not ignored
@@ -76,6 +76,7 @@ def command(
     with progress_bar() as progress:
         progress(Progress("features", 0, None, "token"))
         tagger.set_params(callbacks=[lambda e: progress(_progress(e))]).fit(words, tags)
+    tagger.columns_ = columns_of(given)
     tagger.save(out, overwrite=overwrite)
     facts = {
         "tagger": out,

@@ -1,8 +1,9 @@
 """Filtered and smoothed means of a linear Gaussian chain for ragged batches of sentences (lds.md §6).
 
     m_t = H m_{t−1} + E[w_t]          forwards, m_0 = 0 before the first token; m_t = A m_{t−1} where w_t is missing
-    s_t = J s_{t+1} + P m_t           backwards, s_T = m_T at the last token
+    s_t = J s_{t+1} + P m_t           backwards, s_T = m_T at the last token; P = I − JA
 
+A missing token has its own J, too: its filtered covariance is the predicted one, which nothing has narrowed.
 `smooth` uses the steady-state gains, `smooth_exact` those that belong to each token's place in its sentence and to the
 missing tokens around it. Both are GEMMs over all sentences at one time step (gaussian_chain_batch.py). The other known
 form, diagonalising H and J, is not offered: on a model of the bundled books (h = 200) the eigenvectors of J have a
@@ -41,18 +42,19 @@ def smooth(
     A: NDArray[Any],
     H: NDArray[Any],
     J: NDArray[Any],
-    P: NDArray[Any],
+    J_missing: NDArray[Any],
     *,
     n_threads: int = 1,
     chunk_tokens: int = CHUNK_TOKENS,
 ) -> tuple[Floats, Floats]:
     """Filtered and smoothed steady-state means (T, h) of sentences ids[offsets[i]:offsets[i + 1]].
 
-    The table has a row E[w] a word; ids at missing tokens are not looked at. More than one thread takes chunks side
+    The table has a row E[w] a word; ids at missing tokens are not looked at. J leads back to an
+    observed token and J_missing to a missing one (`gain_at_missing`). More than one thread takes chunks side
     by side and is meant for a single-threaded BLAS (engine.blas); with one, BLAS' own threads may work. Memory
     beyond the result is about 2·h floats for each token of a chunk, and a chunk holds at least one sentence.
     """
-    steps = steady_steps(A, H, J, P)
+    steps = steady_steps(A, H, J, J_missing)
     filtered, smoothed = run(ids, offsets, missing, table, steps, missing, n_threads, chunk_tokens)
     assert smoothed is not None
     return filtered, smoothed
@@ -132,13 +134,14 @@ def _or_one(sizes: NDArray[Any]) -> NDArray[Any]:
 
 
 def steady_steps(
-    A: NDArray[Any], H: NDArray[Any], J: NDArray[Any] | None = None, P: NDArray[Any] | None = None
+    A: NDArray[Any], H: NDArray[Any], J: NDArray[Any] | None = None, J_missing: NDArray[Any] | None = None
 ) -> Steps:
-    """Two kinds of step, observed (0) and missing (1), which differ forwards only."""
+    """Two kinds of step, observed (0) and missing (1)."""
     forward = np.stack([H.T, A.T]).astype(np.float32)
-    if J is None or P is None:
+    if J is None or J_missing is None:
         return Steps(forward, None, None, memory_of(H))
-    backward = np.concatenate([P.T, J.T])[None].astype(np.float32)
+    eye = np.eye(len(A))
+    backward = np.stack([np.concatenate([(eye - G @ A).T, G.T]) for G in (J, J_missing)]).astype(np.float32)
     return Steps(forward, backward, None, max(memory_of(H), memory_of(J)))
 
 
@@ -165,6 +168,8 @@ def run(
 ) -> tuple[Floats, Floats | None]:
     """Run the recursions over all sentences; kinds gives the kind of step of each token (None: all 0)."""
     check_tokens(ids, offsets, missing, len(table))
+    if missing is not None and not missing.any():
+        missing = kinds = None  # one kind of step needs no look at the kinds
     shape = (len(ids), steps.forward.shape[-1])
     filtered = np.empty(shape, dtype=np.float32)
     smoothed = None if steps.backward is None else np.empty(shape, dtype=np.float32)

@@ -31,9 +31,10 @@ LONGEST_MEMORY = 1 << 20  # steps; a recursion that remembers longer is not cut
 class Steps(NamedTuple):
     """The matrices of the recursion, one a kind of step, transposed for rows of states.
 
-    forward (kinds, h, h) holds H'; backward (kinds, 2h, h) holds P' above J', one for all kinds if it has one entry;
-    gain (kinds, h, h) holds what the table's rows are multiplied by, None if the table is ready; memory is the number
-    of steps after which nothing of a state is left.
+    forward (kinds, h, h) holds H'; backward (kinds, 2h, h) holds P' above J'; gain (kinds, h, h) holds what the table's
+    rows are multiplied by, None if the table is ready. memory is the number of steps after which nothing of a state is
+    left where all tokens are observed: it sets how long the pieces are, but what passes from piece to piece is followed
+    until it has died out, and a run of missing tokens may remember for longer.
     """
 
     forward: Floats
@@ -215,7 +216,7 @@ def _gained(table: Floats, rows: Ints, kind: Ints | None, gain: Floats) -> Float
 
 def _multiply(x: Floats, kind: Ints | None, matrices: Floats, out: Floats) -> None:
     """Equivalent to `out[i] = x[i] @ matrices[kind[i]]` for all rows i."""
-    if kind is None or len(matrices) == 1:
+    if kind is None:
         np.matmul(x, matrices[0], out=out)
         return
     first = kind[0]

@@ -56,6 +56,22 @@ def predict(Sigma_filt: Matrix, A: Matrix, Q: Matrix) -> tuple[Matrix, Matrix]:
     return Sigma_pred, np.linalg.solve(Sigma_pred, A @ Sigma_filt).T
 
 
+def gain_at_missing(A: Matrix, Q: Matrix, Sigma1: Matrix, V_s: Matrix) -> Matrix:
+    """The steady smoother's J at a missing token, given the steady predicted and smoothed covariances.
+
+    The filtered covariance of a missing token is the predicted Σ1, so the token after it is predicted with
+    Σ2 = A Σ1 A' + Q, and RTS asks for Σ1 A' Σ2^{-1}. But the steady filter weighs that token as if it had been
+    predicted with Σ1, which pulls its smoothed mean too little: s − p = V_s r where (Σ2^{-1} + Ω)^{-1} r is right, with
+    Ω = V_s^{-1} − Σ1^{-1} the information in all that follows. The factor between the two belongs in the gain, and
+    Σ1 A' Σ2^{-1} (Σ2^{-1} + Ω)^{-1} V_s^{-1} = Σ1 A' (Σ2 − V_s Σ1^{-1} (Σ2 − Σ1))^{-1}. So the missing token and all
+    before it get their exact smoothed means if the next missing token and the end are far. It is stable: with
+    Y = Ω^{-1} + Σ1 and X = Ω^{-1} + Σ2 it is similar to A'X^{-1}Y, and AYA' ⪯ X because Ω ⪰ A'(Q + Ω^{-1})^{-1}A.
+    """
+    Sigma2 = symmetrize(A @ Sigma1 @ A.T + Q)
+    right = Sigma2 - V_s @ np.linalg.solve(Sigma1, Sigma2 - Sigma1)
+    return np.linalg.solve(right.T, A @ Sigma1).T
+
+
 def exact_gains(A: Matrix, Q: Matrix, N: Matrix, M: Matrix, Pi: Matrix, tol: float = 1e-6, most: int = 64) -> Gains:
     """Gains of the first steps from Σ_{1|0} = Π until the covariance is steady within tol, at most `most` of them."""
     A, Q, N, M, Pi = (np.asarray(X, dtype=np.float64) for X in (A, Q, N, M, Pi))

@@ -21,15 +21,27 @@ class ChainStream:
     """
 
     def __init__(
-        self, A: NDArray[Any], H: NDArray[Any], J: NDArray[Any], P: NDArray[Any], table: NDArray[Any], *, delay: int
+        self,
+        A: NDArray[Any],
+        H: NDArray[Any],
+        J: NDArray[Any],
+        J_missing: NDArray[Any],
+        table: NDArray[Any],
+        *,
+        delay: int,
     ) -> None:
         if delay < 0:
             raise InputError(f"the delay is a number of tokens and cannot be {delay}.")
-        self._A, self._H, self._J, self._P = (np.ascontiguousarray(X, dtype=np.float32) for X in (A, H, J, P))
+        eye = np.eye(len(A))
+        self._A, self._H = (np.ascontiguousarray(X, dtype=np.float32) for X in (A, H))
+        self._observed, self._missing = (
+            (np.ascontiguousarray(G, dtype=np.float32), np.ascontiguousarray(eye - G @ A, dtype=np.float32))
+            for G in (J, J_missing)
+        )
         self._table = table
         self.delay = delay
         self._m: Floats = np.zeros(len(A), dtype=np.float32)
-        self._waiting: deque[tuple[Floats, Floats]] = deque()
+        self._waiting: deque[tuple[Floats, Floats, Floats]] = deque()  # m_t, P m_t and the J of its kind
 
     def push(self, token: int | None) -> tuple[Floats, Floats | None]:
         """Take the next token (None: missing); the filtered mean of it and the smoothed one of d tokens before."""
@@ -39,7 +51,8 @@ class ChainStream:
             if not 0 <= token < len(self._table):
                 raise InputError(f"id {token} is outside 0..{len(self._table) - 1}; push None for an unknown word.")
             self._m = self._H @ self._m + self._table[token].astype(np.float32)
-        self._waiting.append((self._m, self._P @ self._m))
+        J, P = self._missing if token is None else self._observed
+        self._waiting.append((self._m, P @ self._m, J))
         smoothed = None
         if len(self._waiting) > self.delay:
             smoothed = self._smoothed()[0]
@@ -56,6 +69,6 @@ class ChainStream:
     def _smoothed(self) -> list[Floats]:
         """Smoothed means of the waiting tokens, the last of them taken for the end."""
         rows: list[Floats] = []
-        for m, Pm in reversed(self._waiting):
-            rows.append(self._J @ rows[-1] + Pm if rows else m.copy())
+        for m, Pm, J in reversed(self._waiting):
+            rows.append(J @ rows[-1] + Pm if rows else m.copy())
         return rows[::-1]

@@ -44,7 +44,7 @@ from undertow.models.base import (
 from undertow.models.lds_answers import LDSAnswers, Neighbor, Recurrence, Transition
 from undertow.models.lds_params import LDSParams, steady_state
 from undertow.models.lds_stream import TokenStream
-from undertow.models.ssid import identify, random_start
+from undertow.models.ssid import check_lags, identify, random_start
 from undertow.text.corpus import Corpus
 from undertow.text.counting import MAX_LAGS
 from undertow.text.lag_counts import LagCounts
@@ -55,7 +55,7 @@ class LDS(LDSAnswers):
     """A Gaussian linear dynamical system fitted to pair counts.
 
     n_components: width h of the state. n_iter: EM iterations within the reduced basis; n_full: over the whole
-    vocabulary after them. lags: horizon of the moments. ssid_lags: of subspace identification, at most (lags + 1) / 2.
+    vocabulary after them. lags: horizon of the moments. ssid_lags: of the start by ssid, from 2 to (lags + 1) / 2.
     kappa: smoothing, in pseudo-counts a word (None: as many as a word has tokens on average); noise: "dropout" (rare
     words turn into their class or the unknown word) or "uniform". init: "ssid" or "random". basis: columns of the
     reduced basis as a multiple of n_components. min_count: words seen less often are left out of transitions and
@@ -110,10 +110,12 @@ class LDS(LDSAnswers):
         check_number("LDS", "basis", self.basis, 1, 1000)
         if self.kappa is not None:
             check_number("LDS", "kappa", self.kappa, 0, 1e12)
-        if self.init == "ssid" and 2 * self.ssid_lags - 1 > self.lags:
-            raise InputError(
-                f"LDS: ssid_lags={self.ssid_lags} needs lags={2 * self.ssid_lags - 1} or more, not {self.lags}."
-            )
+        if self.init == "ssid":
+            check_lags(self.ssid_lags)
+            if 2 * self.ssid_lags - 1 > self.lags:
+                raise InputError(
+                    f"LDS: ssid_lags={self.ssid_lags} needs lags={2 * self.ssid_lags - 1} or more, not {self.lags}."
+                )
         count_workers(self.n_jobs)
 
     # --- fitting ----------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from undertow.kernels.gaussian_chain import (
     smooth_exact,
     whiten_and_normalise,
 )
+from undertow.kernels.gaussian_chain_gains import gain_at_missing
 from undertow.kernels.gaussian_chain_stream import ChainStream
 from undertow.kernels.linalg import check_covariance, doubling_powers, solve_lyapunov, sqrt_and_inverse, symmetrize
 from undertow.models import lds_queries
@@ -68,6 +69,7 @@ class LDSAnswers(Estimator):
         """What every query needs and the parameters give."""
         C, mu = self.params_.C, self.params_.mu
         self._steady = steady_state(self.params_)
+        self._J_missing = gain_at_missing(self.params_.A, self.params_.Q, self._steady.Sigma1, self._steady.V_s)
         scale = np.divide(1.0, np.sqrt(mu), out=np.zeros_like(mu), where=mu > 0)
         rows = (scale[:, None] * C).astype(np.float32)  # C_i/√μ_i
         # the model knows text in which words were dropped: what a token of word i shows as, on average
@@ -123,7 +125,7 @@ class LDSAnswers(Estimator):
                 return both[0] if filtered else both[1]
             if filtered:
                 return filter_only(ids, offsets, missing, self._table, A, s.H, n_threads=n_threads)
-            return smooth(ids, offsets, missing, self._table, A, s.H, s.J, s.P, n_threads=n_threads)[1]
+            return smooth(ids, offsets, missing, self._table, A, s.H, s.J, self._J_missing, n_threads=n_threads)[1]
 
     def posterior_covariance(self, sentence: Sequence[str]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Filtered and smoothed covariances (n_tokens, h, h) of the state; only which words are unknown matters."""
@@ -137,7 +139,7 @@ class LDSAnswers(Estimator):
         """An object that takes tokens one at a time; see `TokenStream`."""
         self._check_fitted()
         s = self._steady
-        chain = ChainStream(self.params_.A, s.H, s.J, s.P, self._table, delay=delay)
+        chain = ChainStream(self.params_.A, s.H, s.J, self._J_missing, self._table, delay=delay)
         return TokenStream(chain, self.vocabulary_, self._coordinates)
 
     def recurrence(self) -> Recurrence:

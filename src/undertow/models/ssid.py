@@ -47,13 +47,23 @@ def identify(
 ) -> LDSParams:
     """Start parameters for EM from lags 1..2·ssid_lags − 1; `n_power` more passes sharpen the singular vectors."""
     check_size(operator, n_components)
-    if not 1 <= 2 * ssid_lags - 1 <= operator.n_lags:
+    check_lags(ssid_lags)
+    if 2 * ssid_lags - 1 > operator.n_lags:
         raise InputError(
             f"Subspace identification with ssid_lags={ssid_lags} needs lags 1 to {2 * ssid_lags - 1}, "
             f"but only {operator.n_lags} were counted."
         )
     svd = hankel_svd(operator, n_components, rng, r=ssid_lags, oversample=oversample, n_power=n_power)
     return realise(operator, svd, epsilon=epsilon)
+
+
+def check_lags(ssid_lags: int) -> None:
+    """Refuse one lag: Ψ_1 = C(AΠ)C' holds A only in a product, and there is no second block to shift to."""
+    if ssid_lags < 2:
+        raise InputError(
+            f"Subspace identification with ssid_lags={ssid_lags} sees the transition only in a product with the "
+            "covariance of the state: it needs ssid_lags=2 (lags 1 to 3) or more, or init='random'."
+        )
 
 
 def check_size(operator: LagOperator, n_components: int) -> None:

@@ -21,6 +21,7 @@ from undertow.text.corpus import Corpus
 from undertow.text.tokenizer import checked_sentences
 from undertow.text.vocabulary import Vocabulary, check_word
 
+LEAST_KNOWN = 0.05  # share of the tokens; sets of tags have single ones in common: SYM is in both of CoNLL-U
 BATCH_TOKENS = 1 << 13  # features of so many tokens are held as Python objects at a time
 
 
@@ -31,7 +32,8 @@ class Tagger(Estimator):
     the tagger: what `save` writes is all that `predict` needs. Cloning a tagger shares them, as nothing changes them.
 
     labels_: the tags, sorted. scheme_: how they mark spans, None if they do not. vocabulary_: the words of the labelled
-    text with their counts. tokenizer_: the rule by which running text is cut for this tagger.
+    text with their counts. tokenizer_: the rule by which running text is cut for this tagger. columns_: where words and
+    tags stood in the files it learned from ("tags", "column" and "format"), set by their reader; None if not known.
     """
 
     unsaved_params: ClassVar[frozenset[str]] = frozenset({"callbacks", "features"})
@@ -41,6 +43,7 @@ class Tagger(Estimator):
     scheme_: str | None
     features_: list[Representation]
     tokenizer_: dict[str, Any] | None
+    columns_: dict[str, Any] | None
 
     @abc.abstractmethod
     def fit(self, X: Any, y: Any) -> Self: ...
@@ -62,6 +65,7 @@ class Tagger(Estimator):
         gold = checked_tags(y, [len(x) for x in X])
         if not any(gold):
             raise InputError("There is no token to score: give at least one.")
+        self._check_same_tags(gold)
         predicted = self.predict(X)
         words = vars(self).get("vocabulary_")
         if words is None:
@@ -75,12 +79,23 @@ class Tagger(Estimator):
             spans = span_scores(gold, predicted)
         return Report(tokens, spans), predicted
 
+    def _check_same_tags(self, gold: list[list[str]]) -> None:
+        """Refuse tags of another set, of which hardly any token has one that the tagger could give."""
+        times = Counter(tag for tags in gold for tag in tags)
+        known = sum(times[tag] for tag in self.labels_)
+        if known < LEAST_KNOWN * times.total():
+            raise InputError(
+                f"Only {known} of {times.total()} tokens have a tag ({_shortened(sorted(times))}) that is known to the "
+                f"tagger ({_shortened(self.labels_)}): give tags of its set (on the command line: --tags)."
+            )
+
     def _set_common(
         self, X: Sequence[Sequence[str]] | None, y: list[list[str]], features: list[Representation]
     ) -> None:
         self.labels_ = sorted({tag for tags in y for tag in tags})
         self.scheme_ = scheme_of(y)
         self.features_ = features
+        self.columns_ = None
         self.tokenizer_ = next((_rule(f) for f in features if _rule(f)), None)
         if X is not None:
             counts = Counter(word for words in X for word in words)
@@ -118,6 +133,7 @@ class Tagger(Estimator):
             "labels": self.labels_,
             "scheme": self.scheme_,
             "tokenizer": self.tokenizer_,
+            "columns": self.columns_,
             "features": features,
             "models": [kept.pack(m, "")[0] for m in models],
         }
@@ -150,8 +166,17 @@ class Tagger(Estimator):
         self.labels_ = fitted["labels"]
         self.scheme_ = fitted["scheme"]
         self.tokenizer_ = fitted["tokenizer"]
+        self.columns_ = fitted.get("columns")  # taggers of earlier versions do not say
+        if self.columns_ is not None and set(self.columns_) != {"tags", "column", "format"}:
+            raise InputError("The columns are not those of tags and words and a format.")
         self.features_ = restored
         self.features = restored or None
+
+
+def _shortened(tags: list[str], n: int = 5) -> str:
+    """The first tags, each cut if it is long."""
+    shown = [tag if len(tag) <= 20 else f"{tag[:19]}…" for tag in tags[:n]]
+    return ", ".join(shown + ["…"] * (len(tags) > n))
 
 
 def _prefix(number: int) -> str:

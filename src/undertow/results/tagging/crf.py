@@ -95,7 +95,11 @@ class CRFTagger(Tagger):
         tags = checked_tags(y, [len(s) for s in words])
         check_trainable(tags)
         trainer = _trainer(crfsuite, ALGORITHMS[self.algorithm], self.n_iter, callbacks)
-        trainer.set_params({"max_iterations": self.n_iter, "feature.possible_transitions": True})
+        # CRFsuite leaves out a feature whose values add up to less than minfreq, which is 0 unless told otherwise: of a
+        # vector's numbers it would drop half the weights, and which ones would depend on the signs of the axes
+        trainer.set_params(
+            {"max_iterations": self.n_iter, "feature.possible_transitions": True, "feature.minfreq": -1e300}
+        )
         if self.algorithm == "lbfgs":
             trainer.set_params({"c1": self.l1, "c2": self.l2})
         for items, sentence_tags in zip(self._items(words, features), tags, strict=True):

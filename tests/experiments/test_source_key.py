@@ -1,0 +1,83 @@
+"""What is kept of an experiment is found again by the source that made it, and by no other."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "experiments"
+
+
+@pytest.fixture
+def source_key(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    return importlib.import_module("source_key")
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> dict[str, Path]:
+    """A library of one kernel, and scripts of which one imports the second, which imports the third."""
+    texts = {
+        "library/kernels/k.py": "a = 1\n",
+        "library/view/v.py": "a = 1\n",
+        "one.py": "from two import x\n",
+        "two.py": "import three\nx = 1\n",
+        "three.py": "import one\n",
+        "four.py": "import one\n",
+    }
+    paths = {name: tmp_path / name for name in texts}
+    for name, path in paths.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(texts[name])
+    return paths
+
+
+@pytest.mark.parametrize(
+    ("changed", "same"),
+    [
+        ("one.py", False),
+        ("two.py", False),
+        ("three.py", False),
+        ("library/kernels/k.py", False),
+        ("library/view/v.py", True),  # shows what was made, and makes nothing that is kept
+        ("four.py", True),
+    ],
+)
+def test_a_changed_source_changes_the_key(
+    source_key: Any, sources: dict[str, Path], tmp_path: Path, changed: str, same: bool
+) -> None:
+    before = source_key.source_key(sources["one.py"], tmp_path / "library")
+    assert source_key.source_key(sources["one.py"], tmp_path / "library") == before
+    sources[changed].write_text(sources[changed].read_text() + "# more\n")
+    assert (source_key.source_key(sources["one.py"], tmp_path / "library") == before) is same
+
+
+def test_a_new_file_of_the_library_changes_the_key(source_key: Any, sources: dict[str, Path], tmp_path: Path) -> None:
+    before = source_key.source_key(sources["one.py"], tmp_path / "library")
+    (tmp_path / "library" / "kernels" / "new.py").write_text("")
+    assert source_key.source_key(sources["one.py"], tmp_path / "library") != before
+
+
+def test_a_model_is_learned_anew_when_the_source_has_changed(
+    source_key: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`kept` gives back what it has only as long as the key is the same."""
+    representations = importlib.import_module("representations")
+    from undertow import LDS
+
+    fitted: list[int] = []
+
+    def fit() -> LDS:
+        fitted.append(1)
+        text = [list("abcabcabcabcabc"), list("bcabcabcabcabca")] * 3
+        return LDS(1, lags=3, ssid_lags=2, n_iter=1, random_state=0).fit(text)
+
+    for _ in range(2):
+        representations.kept(tmp_path, "lds", fit)
+    assert len(fitted) == 1
+    monkeypatch.setattr(source_key, "source_key", lambda script: "0000000000")
+    representations.kept(tmp_path, "lds", fit)
+    assert len(fitted) == 2
