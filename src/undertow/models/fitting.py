@@ -1,0 +1,195 @@
+"""The one fitting loop: history, callbacks, logging, early stopping and Ctrl-C, whatever is fitted.
+
+A model writes its iterations as a generator of `Iteration`; `run_iterations` consumes it and returns a `FitResult`.
+Text held out for early stopping is cut off by `split_text`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from undertow.errors import InputError
+
+LOGGER = logging.getLogger("undertow")
+Params = TypeVar("Params")
+
+
+class TrainingEvent(NamedTuple):
+    """What a callback receives after each finished iteration."""
+
+    iteration: int  # finished so far, from 1
+    n_iter: int  # the most there will be; fitting may stop earlier
+    objective: float  # the value just added to history_
+    seconds: float  # since fit began
+    held_out: float | None = None  # the value just added to validation_history_, if text was held out
+
+    @property
+    def seconds_left(self) -> float:
+        """Estimated from the iterations so far, if none is saved by early stopping."""
+        return self.seconds / self.iteration * (self.n_iter - self.iteration)
+
+
+Callback = Callable[[TrainingEvent], object]
+
+
+class InterruptedFitWarning(UserWarning):
+    """Ctrl-C ended a fit early; the model holds the last finished iteration."""
+
+
+class Iteration(NamedTuple, Generic[Params]):
+    """One finished iteration of a fit."""
+
+    objective: float
+    params: Params
+    held_out: float | None = None  # objective on held-out text; higher is better
+    remark: str = ""  # what the log says beside the objective
+
+
+class FitResult(NamedTuple, Generic[Params]):
+    """What a fit came to."""
+
+    params: Params
+    history: list[float]
+    validation_history: list[float]  # empty if no text was held out
+    interrupted: bool
+
+
+def check_callbacks(callbacks: Any) -> tuple[Callback, ...]:
+    """The functions to call with each `TrainingEvent`; None means none."""
+    if callbacks is None:
+        return ()
+    if not isinstance(callbacks, list | tuple) or not all(callable(fn) for fn in callbacks):
+        raise InputError(f"callbacks={callbacks!r} is not a list of functions: give a list, such as [print].")
+    return tuple(callbacks)
+
+
+def run_iterations(
+    iterations: Iterable[Iteration[Params]],
+    *,
+    n_iter: int,
+    unit: str = "iteration",
+    callbacks: Any = None,
+    verbose: bool | int = False,
+    patience: int | None = 1,
+    stacklevel: int = 3,
+) -> FitResult[Params]:
+    """Consume the iterations of a fit and keep the best parameters, or the last ones if no text is held out.
+
+    Parameters
+    ----------
+    iterations
+        At most `n_iter` of them; the generator is closed when fitting stops earlier.
+    n_iter
+        What callbacks are told; an estimate of the time left needs it.
+    unit
+        What the log calls an iteration: "pass", "epoch".
+    callbacks
+        Functions of a `TrainingEvent`, called after each iteration.
+    verbose
+        Log each iteration to the logger "undertow", and show that log on standard error.
+    patience
+        Stop after so many iterations in a row whose held-out objective is no better than the best before; None goes on.
+    stacklevel
+        Of the warning after Ctrl-C, so that it names the line that called `fit`.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If Ctrl-C comes before the first iteration is finished; later it ends the fit with an `InterruptedFitWarning`.
+    """
+    functions = check_callbacks(callbacks)
+    began = time.perf_counter()
+    history: list[float] = []
+    scores: list[float] = []
+    best: Params | None = None
+    n_worse, interrupted = 0, False
+    with shown_log(verbose), contextlib.closing(_as_generator(iterations)) as source:
+        try:
+            for now in source:
+                n_worse = n_worse + 1 if now.held_out is not None and scores and now.held_out <= max(scores) else 0
+                if n_worse == 0:
+                    best = now.params
+                if now.held_out is not None:
+                    scores.append(now.held_out)
+                history.append(float(now.objective))
+                event = TrainingEvent(len(history), n_iter, history[-1], time.perf_counter() - began, now.held_out)
+                LOGGER.info("%s", log_line(event, unit, now.remark))
+                for function in functions:
+                    function(event)
+                if patience is not None and n_worse >= patience:
+                    break
+        except KeyboardInterrupt:
+            if not history:
+                raise
+            interrupted = True
+            warnings.warn(
+                f"Interrupted after {_count(len(history), unit)}; the last finished one is kept.",
+                InterruptedFitWarning,
+                stacklevel=stacklevel,
+            )
+    assert history, "a fit has at least one iteration"
+    return FitResult(best, history, scores, interrupted)  # type: ignore[arg-type]  # set by the first iteration
+
+
+def _as_generator(iterations: Iterable[Iteration[Params]]) -> Any:
+    def pass_on() -> Iterator[Iteration[Params]]:
+        yield from iterations
+
+    return iterations if hasattr(iterations, "close") else pass_on()
+
+
+def log_line(event: TrainingEvent, unit: str, remark: str = "") -> str:
+    held = "" if event.held_out is None else f", held out {event.held_out:.5f}"
+    beside = f", {remark}" if remark else ""
+    return (
+        f"{unit} {event.iteration} of {event.n_iter}: objective {event.objective:.5f}{held}{beside}, "
+        f"{event.seconds:.1f} s, about {event.seconds_left:.0f} s left"
+    )
+
+
+def _count(n: int, unit: str) -> str:
+    plural = f"{unit}es" if unit.endswith("s") else f"{unit}s"
+    return f"{n} {unit if n == 1 else plural}"
+
+
+@contextlib.contextmanager
+def shown_log(verbose: bool | int) -> Iterator[None]:
+    """While the block runs, show the log on standard error, unless the program has set up logging itself."""
+    if not verbose or LOGGER.hasHandlers():
+        level = LOGGER.level
+        if verbose and LOGGER.getEffectiveLevel() > logging.INFO:
+            LOGGER.setLevel(logging.INFO)
+        try:
+            yield
+        finally:
+            LOGGER.setLevel(level)
+        return
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    level = LOGGER.level
+    LOGGER.addHandler(handler)
+    LOGGER.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        LOGGER.setLevel(level)
+        LOGGER.removeHandler(handler)
+
+
+__all__ = [
+    "LOGGER",
+    "Callback",
+    "FitResult",
+    "InterruptedFitWarning",
+    "Iteration",
+    "TrainingEvent",
+    "check_callbacks",
+    "run_iterations",
+    "shown_log",
+]
