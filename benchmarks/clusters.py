@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from undertow import Corpus, LagCounts
-from undertow.kernels.brown import merge_classes
-from undertow.kernels.exchange import class_counts, exchange_clusters
+from undertow.kernels.words.brown import merge_classes
+from undertow.kernels.words.exchange import class_counts, exchange_clusters
 from undertow.text.tokenizer import Tokenizer
 
 DATA = Path(os.environ.get("UNDERTOW_DATA", Path(__file__).parents[2] / "shared" / "data"))

@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from undertow.kernels.factorial import FactorialParams, bounded, emission, log_normaliser
-from undertow.kernels.factorial_exact import exact_posterior
-from undertow.kernels.factorial_variational import WordTable, variational_posterior
+from undertow.kernels.factorial.exact import exact_posterior
+from undertow.kernels.factorial.variational import WordTable, variational_posterior
+from undertow.kernels.factorial.words import FactorialParams, bounded, emission, log_normaliser
 
 
 def drawn(M: int, K: int, V: int) -> FactorialParams:

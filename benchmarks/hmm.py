@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 
 from undertow import Corpus
-from undertow.kernels.discrete_chain import ChainParams, e_step
-from undertow.kernels.transitions import Dense, LowRank
+from undertow.kernels.chain.inference import ChainParams, e_step
+from undertow.kernels.chain.operators import Dense, LowRank
 
 THREADS = 2
 

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from undertow import LDS, Corpus, LagCounts
-from undertow.kernels.moments import text_moments
-from undertow.models.asos import LikelihoodWarning, e_step, evaluate, fit_asos
-from undertow.models.ssid import identify
+from undertow.kernels.gaussian.moments import text_moments
+from undertow.models.lds.em import LikelihoodWarning, e_step, evaluate, fit_asos
+from undertow.models.lds.init import identify
 from undertow.text.reading import ReadingOptions
 
 LAGS = 7

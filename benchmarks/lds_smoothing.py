@@ -78,7 +78,7 @@ def main() -> int:
         os.environ[name] = str(options.blas_threads)  # before NumPy is loaded, which reads it once
     import numpy as np
 
-    from undertow.kernels.gaussian_chain import exact_gains, smooth, smooth_exact
+    from undertow.kernels.gaussian.smoother import exact_gains, smooth, smooth_exact
 
     n_threads = THREADS // options.blas_threads
     with tempfile.TemporaryDirectory() as directory:

@@ -13,7 +13,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 from undertow import LDS, Corpus
-from undertow.models.base import TrainingEvent
+from undertow.models.fitting import TrainingEvent
 from undertow.results.tagging import CRFTagger, LocalTagger, Vectors
 from undertow.text.sentences import read_sentences
 from undertow.text.tagged import read_tagged

@@ -26,9 +26,18 @@ from scipy.stats import spearmanr
 from source_key import work_of
 
 from undertow import DynamicEmbedding, Events
-from undertow.models.dynamic_filter import Settings
-from undertow.models.dynamic_foresight import DRIFTS, Links
-from undertow.models.dynamic_links import (
+from undertow.models.dynamic.filter import Settings
+from undertow.models.dynamic.init import (
+    BURSTINESS,
+    PREDICT_VARIANCE,
+    TEMPERING,
+    correspondence,
+    damp,
+    make_table,
+    static_map,
+)
+from undertow.models.dynamic.link_model import DRIFTS, Links
+from undertow.models.dynamic.links import (
     FADING,
     HERE_PSEUDO,
     MADE_GOOD,
@@ -37,15 +46,6 @@ from undertow.models.dynamic_links import (
     forecast_shares,
     log_rates,
     usual_gap,
-)
-from undertow.models.dynamic_start import (
-    BURSTINESS,
-    PREDICT_VARIANCE,
-    TEMPERING,
-    correspondence,
-    damp,
-    make_table,
-    static_map,
 )
 from undertow.text.event_documents import events_from_documents
 from undertow.text.event_files import json_lines

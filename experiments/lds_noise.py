@@ -33,9 +33,8 @@ from texts import elife
 
 from undertow import Corpus, LagCounts
 from undertow.engine.blas import one_blas_thread
-from undertow.kernels.gaussian_chain import filter_only, smooth, whiten_and_normalise
-from undertow.kernels.gaussian_chain_gains import gain_at_missing
-from undertow.kernels.linalg import (
+from undertow.kernels.gaussian.gains import gain_at_missing
+from undertow.kernels.gaussian.linalg import (
     clip_explained,
     doubling_powers,
     project_psd,
@@ -45,9 +44,10 @@ from undertow.kernels.linalg import (
     sqrt_and_inverse,
     symmetrize,
 )
-from undertow.kernels.moments import text_moments
-from undertow.models.asos import EPSILON_D, MAX_RADIUS, fit_asos
-from undertow.models.ssid import identify
+from undertow.kernels.gaussian.moments import text_moments
+from undertow.kernels.gaussian.smoother import filter_only, smooth, whiten_and_normalise
+from undertow.models.lds.em import EPSILON_D, MAX_RADIUS, fit_asos
+from undertow.models.lds.init import identify
 from undertow.results.tagging import LocalTagger
 
 LAGS = 7

@@ -33,8 +33,8 @@ from texts import elife
 from wikitext_data import first, read_tokens
 
 from undertow import LDS, Corpus, LagCounts
-from undertow.kernels.linalg import sqrt_and_inverse
-from undertow.models.lds_queries import transition_loadings
+from undertow.kernels.gaussian.linalg import sqrt_and_inverse
+from undertow.models.lds.queries import transition_loadings
 
 PAPER = (
     ("islamist lebanese israeli palestinian british latin", "territories immigrants sea films communities nationals"),

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from undertow.kernels.block_chain import BlockLowRank, Blocks, PairSparse, offsets
-from undertow.kernels.discrete_chain import ChainParams
-from undertow.kernels.transitions import Dense, LowRank
-from undertow.kernels.transitions_band import BandComplement, BandLowRank, dense_to_band
+from undertow.kernels.chain.band import BandComplement, BandLowRank, dense_to_band
+from undertow.kernels.chain.inference import ChainParams
+from undertow.kernels.chain.operators import Dense, LowRank
+from undertow.kernels.chain.sparse import BlockLowRank, Blocks, PairSparse, offsets
 
 WORD_BLOCK = np.array([0, 0, 1, 1, 1, 2, 2, 0, -1])
 SIZES = np.array([2, 5, 1])

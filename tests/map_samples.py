@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from undertow.models.dynamic_map import MapData, MapPair
+from undertow.models.dynamic.map_data import MapData, MapPair
 
 
 def sample_map(n_times: int = 6, n_rows: int = 8, n_columns: int = 12, d: int = 2, seed: int = 0) -> MapData:

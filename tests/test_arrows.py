@@ -35,10 +35,11 @@ OUTSIDE = {
     "kernels": {"numpy", "scipy", "numba", "llvmlite"},
     "text": {"numpy", "scipy", "numba", "pyarrow", "zstandard", "compression"},
 }
-# `model.save(path)` is a word of the public interface; the storage room is called when it is said
-# and so is `save_html(path)` of a moving map, a page of the view room;
-# and the HMM asks the neural room, which knows models, when `parameterization="neural"` is said
-EXCEPTIONS = {("models/base.py", "storage"), ("models/dynamic_embedding.py", "view"), ("models/hmm.py", "neural")}
+# Imported lazily, as these methods are part of the public interface: `model.save` (storage), `save_html` of a moving
+# map (view), and `HMM(parameterization="neural")` (neural, which imports models).
+EXCEPTIONS = {("models/base.py", "storage"), ("models/dynamic/model.py", "view"), ("models/hmm/model.py", "neural")}
+# A family of models imports no other family; what two of them need is a kernel or a shared module of the room.
+FAMILIES = {"lds", "hmm", "factorial", "dynamic"}
 STDLIB = __import__("sys").stdlib_module_names
 
 
@@ -71,6 +72,10 @@ def violations(path: Path) -> list[str]:
     for imported in imports(path):
         top, _, rest = imported.partition(".")
         if top == "undertow":
+            if room == "models" and (family := name.split("/")[1]) in FAMILIES:
+                parts = rest.split(".")
+                if parts[0] == "models" and len(parts) > 1 and parts[1] in FAMILIES - {family}:
+                    bad.append(f"{name} imports {imported}, another family")
             other = rest.split(".")[0] if rest else "undertow"
             if not (SRC / other).is_dir() and not (SRC / f"{other}.py").exists():
                 other = "undertow"  # a name of the package itself, such as __version__
@@ -101,6 +106,16 @@ def test_a_wrong_arrow_is_seen(tmp_path: Path, monkeypatch) -> None:
         assert violations(bad), line
     bad.write_text("import numpy\nimport os\nfrom undertow.errors import InputError")
     (tmp_path / "errors.py").touch()
+    assert violations(bad) == []
+
+
+def test_a_family_that_imports_another_is_seen(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(f"{__name__}.SRC", tmp_path)
+    (tmp_path / "models" / "hmm").mkdir(parents=True)
+    bad = tmp_path / "models" / "hmm" / "init.py"
+    bad.write_text("from undertow.models.lds.init import identify")
+    assert violations(bad)
+    bad.write_text("from undertow.models.base import Estimator\nfrom undertow.models.hmm.params import Params")
     assert violations(bad) == []
 
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from undertow.models.dynamic_embedding import DynamicEmbedding
-    from undertow.models.factorial_hmm import FactorialHMM
-    from undertow.models.hmm import HMM
-    from undertow.models.lds import LDS
+    from undertow.models.dynamic.model import DynamicEmbedding
+    from undertow.models.factorial.model import FactorialHMM
+    from undertow.models.hmm.model import HMM
+    from undertow.models.lds.model import LDS
     from undertow.storage import load_model as load
     from undertow.text.corpus import Corpus
     from undertow.text.events import Events
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 # Loaded on first use: `undertow --help` must not wait for SciPy and Numba.
 _WHERE = {
-    "HMM": ("undertow.models.hmm", "HMM"),
-    "DynamicEmbedding": ("undertow.models.dynamic_embedding", "DynamicEmbedding"),
+    "HMM": ("undertow.models.hmm.model", "HMM"),
+    "DynamicEmbedding": ("undertow.models.dynamic.model", "DynamicEmbedding"),
     "Events": ("undertow.text.events", "Events"),
-    "LDS": ("undertow.models.lds", "LDS"),
-    "FactorialHMM": ("undertow.models.factorial_hmm", "FactorialHMM"),
+    "LDS": ("undertow.models.lds.model", "LDS"),
+    "FactorialHMM": ("undertow.models.factorial.model", "FactorialHMM"),
     "Corpus": ("undertow.text.corpus", "Corpus"),
     "LagCounts": ("undertow.text.lag_counts", "LagCounts"),
     "Tokenizer": ("undertow.text.tokenizer", "Tokenizer"),

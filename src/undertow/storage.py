@@ -61,13 +61,13 @@ MODEL = Kind(
 
 # Where each kind lives, "module:class", imported only when a directory asks for it: one line a model.
 _MODULES: dict[str, str] = {
-    "hmm": "undertow.models.hmm:HMM",
-    "lds": "undertow.models.lds:LDS",
-    "fhmm": "undertow.models.factorial_hmm:FactorialHMM",
+    "hmm": "undertow.models.hmm.model:HMM",
+    "lds": "undertow.models.lds.model:LDS",
+    "fhmm": "undertow.models.factorial.model:FactorialHMM",
     "clusters": "undertow.results.word_clusters:WordClusters",
     "crf-tagger": "undertow.results.tagging:CRFTagger",
     "local-tagger": "undertow.results.tagging:LocalTagger",
-    "dynamic": "undertow.models.dynamic_embedding:DynamicEmbedding",
+    "dynamic": "undertow.models.dynamic.model:DynamicEmbedding",
 }
 _REGISTERED: dict[str, type[Estimator]] = {}
 

@@ -14,7 +14,7 @@ from cli_runner import failed
 from map_samples import sample_map
 from undertow.cli import model as model_room
 from undertow.cli.main import main
-from undertow.models.dynamic_map import MapData
+from undertow.models.dynamic.map_data import MapData
 
 
 class Mapped:

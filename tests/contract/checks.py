@@ -25,7 +25,8 @@ import numpy as np
 from contract.cases import Case
 from sealing import edit_sealed
 from undertow.errors import InputError, NotFittedError, UndertowError
-from undertow.models.base import Estimator, InterruptedFitWarning, TrainingEvent
+from undertow.models.base import Estimator
+from undertow.models.fitting import InterruptedFitWarning, TrainingEvent
 from undertow.storage import CARD, CONFIG, load_model
 from undertow.text.corpus import Corpus
 from undertow.text.vocabulary import Vocabulary

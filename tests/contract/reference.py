@@ -18,21 +18,18 @@ import numpy as np
 import numpy.typing as npt
 
 from undertow.errors import InputError
-from undertow.kernels.smoothing import check_rows
+from undertow.kernels.chain.smoothing import check_rows
 from undertow.models.base import (
-    Callback,
     Estimator,
-    InterruptedFitWarning,
     SavedState,
     TensorSpec,
-    TrainingEvent,
     as_corpus,
-    check_callbacks,
     check_number,
     check_random_state,
     check_whole,
     encode_sentences,
 )
+from undertow.models.fitting import Callback, InterruptedFitWarning, TrainingEvent, check_callbacks
 from undertow.storage import register
 
 Floats = npt.NDArray[np.float64]

@@ -10,7 +10,8 @@ import pytest
 from contract.cases import OTHER_SENTENCES, SENTENCES
 from contract.reference import DeletedInterpolation
 from undertow.errors import InputError, NotFittedError
-from undertow.models.base import as_corpus, check_callbacks, check_random_state, encode_sentences
+from undertow.models.base import as_corpus, check_random_state, encode_sentences
+from undertow.models.fitting import check_callbacks
 from undertow.text.corpus import Corpus
 from undertow.text.vocabulary import Vocabulary
 

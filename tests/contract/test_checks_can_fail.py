@@ -22,7 +22,8 @@ from contract import checks
 from contract.cases import OTHER_SENTENCES, SENTENCES, Case, small
 from contract.reference import DeletedInterpolation
 from undertow.errors import InputError
-from undertow.models.base import InterruptedFitWarning, check_random_state
+from undertow.models.base import check_random_state
+from undertow.models.fitting import InterruptedFitWarning
 from undertow.storage import load_model, register
 from undertow.text.corpus import Corpus
 

@@ -15,7 +15,7 @@ import pytest
 from map_samples import sample_map
 from sentences import is_one_sentence
 from undertow.errors import InputError, MissingExtraError
-from undertow.models.dynamic_map import MapData
+from undertow.models.dynamic.map_data import MapData
 from undertow.view.map_pictures import save_film, save_picture
 from waiting import HANGS
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from undertow.files import finished_file
-from undertow.models.dynamic_map import MapData
+from undertow.models.dynamic.map_data import MapData
 
 
 def write_map_csv(data: MapData, path: str | Path, *, overwrite: bool = False) -> int:

@@ -30,8 +30,8 @@ SENTENCES = (
 def command(out: str, jobs: int, as_json: bool) -> None:
     """Fit an LDS to the bundled corpus and a moving map to the UN debates, and write pages to open."""
     from undertow.files import write_bytes
-    from undertow.models.dynamic_embedding import DynamicEmbedding
-    from undertow.models.lds import LDS
+    from undertow.models.dynamic.model import DynamicEmbedding
+    from undertow.models.lds.model import LDS
     from undertow.results.pairs import strongest_pairs
     from undertow.text.corpus import Corpus
     from undertow.text.lag_counts import LagCounts

@@ -8,7 +8,7 @@ import click
 
 from undertow.cli.common import jobs_option, json_option, overwrite_option
 from undertow.cli.fitting import Options, fit_and_save, model_options
-from undertow.models.dynamic_embedding import DynamicEmbedding  # not late: --help shows its defaults
+from undertow.models.dynamic.model import DynamicEmbedding  # not late: --help shows its defaults
 
 OPTIONS: Options = {
     "--dim": ("dim", click.IntRange(1), "Coordinates: 2 to look at, 5 to 10 to predict."),

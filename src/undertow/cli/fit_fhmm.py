@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from undertow.cli.fitting import Options, fit_and_save, model_options, open_or_read, size_of, text_options
-from undertow.models.factorial_hmm import FactorialHMM  # not late: --help shows its defaults
+from undertow.models.factorial.model import FactorialHMM  # not late: --help shows its defaults
 
 OPTIONS: Options = {
     "--layers": ("n_layers", click.IntRange(1), "Number of hidden chains."),

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from undertow.cli.fitting import Options, fit_and_save, model_options, open_or_read, size_of, text_options
-from undertow.models.hmm import HMM  # not late: --help shows its defaults, and they are written there alone
+from undertow.models.hmm.model import HMM  # not late: --help shows its defaults, and they are written there alone
 
 OPTIONS: Options = {
     "--states": ("n_states", click.IntRange(1), "Number of hidden states."),

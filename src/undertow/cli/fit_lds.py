@@ -11,7 +11,7 @@ from undertow.cli.common import Size
 from undertow.cli.count import count_into, one_kind, open_or_build, sibling
 from undertow.cli.fitting import Options, fit_and_save, model_options, size_of, text_options
 from undertow.errors import InputError
-from undertow.models.lds import LDS  # not late: --help shows its defaults, and they are written there alone
+from undertow.models.lds.model import LDS  # not late: --help shows its defaults, and they are written there alone
 from undertow.progress import ProgressFn
 
 OPTIONS: Options = {

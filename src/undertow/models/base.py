@@ -18,7 +18,7 @@ import copy
 import inspect
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -32,22 +32,6 @@ from undertow.text.vocabulary import Vocabulary
 Sentences = Corpus | Iterable[Sequence[str]]
 
 MOST = 10**9  # a whole number above this is a slip: no loop over it ends and no array of it fits
-
-
-class TrainingEvent(NamedTuple):
-    """What a callback receives after each finished iteration."""
-
-    iteration: int  # finished so far, from 1
-    n_iter: int  # the most there will be; fitting may stop earlier
-    objective: float  # the value just added to history_
-    seconds: float  # since fit began
-
-
-Callback = Callable[[TrainingEvent], object]
-
-
-class InterruptedFitWarning(UserWarning):
-    """Ctrl-C ended a fit early; the model holds the last finished iteration."""
 
 
 class CostWarning(UserWarning):
@@ -246,15 +230,6 @@ def check_random_state(random_state: Any) -> np.random.Generator:
             "a numpy.random.Generator, or None."
         )
     return np.random.default_rng(random_state)
-
-
-def check_callbacks(callbacks: Any) -> tuple[Callback, ...]:
-    """The functions to call with each `TrainingEvent`; None means none."""
-    if callbacks is None:
-        return ()
-    if not isinstance(callbacks, list | tuple) or not all(callable(fn) for fn in callbacks):
-        raise InputError(f"callbacks={short(callbacks)} is not a list of functions: give a list, such as [print].")
-    return tuple(callbacks)
 
 
 def as_corpus(X: Any) -> Corpus:

@@ -14,7 +14,11 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from undertow.errors import InputError
+import numpy as np
+
+from undertow.errors import InputError, short
+from undertow.models.base import encode_sentences, is_number
+from undertow.text.corpus import Corpus
 
 LOGGER = logging.getLogger("undertow")
 Params = TypeVar("Params")
@@ -65,7 +69,7 @@ def check_callbacks(callbacks: Any) -> tuple[Callback, ...]:
     if callbacks is None:
         return ()
     if not isinstance(callbacks, list | tuple) or not all(callable(fn) for fn in callbacks):
-        raise InputError(f"callbacks={callbacks!r} is not a list of functions: give a list, such as [print].")
+        raise InputError(f"callbacks={short(callbacks)} is not a list of functions: give a list, such as [print].")
     return tuple(callbacks)
 
 
@@ -182,6 +186,37 @@ def shown_log(verbose: bool | int) -> Iterator[None]:
         LOGGER.removeHandler(handler)
 
 
+# --- held-out text for early stopping ----------------------------------------------------------------
+
+
+def split_text(corpus: Corpus, share: float | None, validation: Any) -> tuple[Corpus, Corpus | None]:
+    """What to learn from and what to stop by: other text, or that share of the corpus, its end; None for neither."""
+    if validation is not None:
+        return corpus, part_of(corpus, encode_sentences(corpus.vocabulary, validation))
+    if share is None:
+        return corpus, None
+    n = corpus.n_sentences - max(1, round(share * corpus.n_sentences))
+    if n < 1:
+        raise InputError("The corpus has one sentence, of which none can be held out: leave out validation.")
+    sentences = list(corpus.sentences())
+    return part_of(corpus, sentences[:n]), part_of(corpus, sentences[n:])
+
+
+def part_of(corpus: Corpus, sentences: list[Any]) -> Corpus:
+    """Some sentences as a corpus over the same words, with counts of their own."""
+    ids = np.concatenate(sentences) if sentences else np.empty(0, dtype=np.uint32)
+    offsets = np.concatenate(([0], np.cumsum([len(s) for s in sentences]))).astype(np.int64)
+    if not len(ids):
+        raise InputError("The text to validate on has no tokens: give some, or leave it out.")
+    counts = np.bincount(ids, minlength=len(corpus.vocabulary))
+    return Corpus(ids, offsets, corpus.vocabulary.with_counts(counts), manifest=corpus.manifest)
+
+
+def check_share(value: Any, who: str) -> None:
+    if value is not None and not (is_number(value) and 0 < value < 1):
+        raise InputError(f"{who}: validation={short(value)} must be a share between 0 and 1, or None.")
+
+
 __all__ = [
     "LOGGER",
     "Callback",
@@ -190,6 +225,9 @@ __all__ = [
     "Iteration",
     "TrainingEvent",
     "check_callbacks",
+    "check_share",
+    "part_of",
     "run_iterations",
     "shown_log",
+    "split_text",
 ]

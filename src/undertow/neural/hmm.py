@@ -21,14 +21,15 @@ from numpy.typing import NDArray
 from undertow.engine import count_workers
 from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError
-from undertow.kernels.block_chain import BlockLowRank, Blocks, PairSparse
-from undertow.kernels.discrete_chain import ChainParams
-from undertow.kernels.transitions import Dense, LowRank
-from undertow.models.base import InterruptedFitWarning, TrainingEvent, check_callbacks, check_random_state
-from undertow.models.hmm_em import unseen_mass
-from undertow.models.hmm_init import HMMStart, hmm_start
-from undertow.models.hmm_params import BlockParams, Params, PlainParams
-from undertow.models.hmm_start import choose_blocks, choose_init
+from undertow.kernels.chain.inference import ChainParams
+from undertow.kernels.chain.operators import Dense, LowRank
+from undertow.kernels.chain.sparse import BlockLowRank, Blocks, PairSparse
+from undertow.models.base import check_random_state
+from undertow.models.fitting import InterruptedFitWarning, TrainingEvent, check_callbacks
+from undertow.models.hmm.em import unseen_mass
+from undertow.models.hmm.init import HMMStart, hmm_start
+from undertow.models.hmm.params import BlockParams, Params, PlainParams
+from undertow.models.hmm.start import choose_blocks, choose_init
 from undertow.neural.hmm_network import LogTables, Network, Shape, Tensor, torch
 from undertow.text.corpus import Corpus
 from undertow.text.lag_counts import LagCounts

@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 
 from undertow.errors import InputError
 from undertow.models.base import encode_sentences
-from undertow.models.lds import LDS
+from undertow.models.lds.model import LDS
 
 NONLINEARITIES = ("sigmoid", "tanh")
 TEMPERATURES = np.geomspace(0.02, 1.0, 12)  # tried for the output layer; at 1 the perplexity of real text is absurd

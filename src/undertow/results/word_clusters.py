@@ -25,22 +25,20 @@ import numpy.typing as npt
 from undertow.engine import count_workers
 from undertow.errors import InputError
 from undertow.files import finished_file
-from undertow.kernels.brown import bit_paths, merge_classes
-from undertow.kernels.exchange import Pass, class_counts, exchange_passes
+from undertow.kernels.words.brown import bit_paths, merge_classes
+from undertow.kernels.words.exchange import Pass, class_counts, exchange_passes
 from undertow.models.base import (
     Estimator,
-    InterruptedFitWarning,
     SavedState,
     TensorSpec,
-    TrainingEvent,
     as_corpus,
-    check_callbacks,
     check_choice,
     check_number,
     check_random_state,
     check_whole,
     encode_sentences,
 )
+from undertow.models.fitting import InterruptedFitWarning, TrainingEvent, check_callbacks
 from undertow.text.corpus import Corpus
 from undertow.text.lag_counts import LagCounts
 from undertow.text.vocabulary import UNKNOWN, Vocabulary, check_word

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from undertow.engine import Engine, Serial, Threads, map_reduce
 from undertow.errors import FormatError, InputError
 from undertow.files import read_json
-from undertow.kernels.pair_counts import FIRST, count_rows, positions_by_word, row_room, sum_rows
+from undertow.kernels.words.pair_counts import FIRST, count_rows, positions_by_word, row_room, sum_rows
 from undertow.progress import Progress, ProgressFn
 from undertow.text.corpus import MANIFEST, OFFSETS, TOKENS, Corpus
 from undertow.text.csr_file import Rows, RowsFile, narrow, write_rows

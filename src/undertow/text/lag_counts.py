@@ -288,7 +288,7 @@ def _check_addable(parts: Sequence[LagCounts]) -> tuple[Vocabulary, list[int]]:
 
 def _summed(parts: Sequence[LagCounts], edges: Sequence[int]) -> Iterator[tuple[int, int, Rows]]:
     """(lag, block, rows of the sum), one block of one lag in memory at a time."""
-    from undertow.kernels.pair_counts import sum_rows
+    from undertow.kernels.words.pair_counts import sum_rows
 
     n_words = len(parts[0].vocabulary)
     for k in range(1, parts[0].lags + 1):

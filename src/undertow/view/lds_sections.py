@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from undertow.models.lds import LDS
+from undertow.models.lds.model import LDS
 
 
 def transitions_section(model: LDS, n: int = 8, n_words: int = 4) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertow.errors import MissingExtraError
-from undertow.models.dynamic_map import MapData
+from undertow.models.dynamic.map_data import MapData
 from undertow.view.map_geometry import census, extent, label_order, picture_positions, plane
 
 Floats = NDArray[np.float64]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertow.errors import InputError
-from undertow.models.dynamic_map import MapData
+from undertow.models.dynamic.map_data import MapData
 
 Floats = NDArray[np.float64]
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from undertow.errors import InputError
 from undertow.files import finished_file
-from undertow.models.dynamic_map import MapData
+from undertow.models.dynamic.map_data import MapData
 from undertow.view.map_geometry import Plane, census, chance_distance, check_map, plane
 
 # one scope, in this order

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from undertow.errors import InputError, MissingExtraError
 from undertow.files import check_file_target, finished_file
-from undertow.models.dynamic_map import MapData
+from undertow.models.dynamic.map_data import MapData
 from undertow.view.map_frame import DPI, SIZE, FrameDrawer
 from undertow.view.map_geometry import check_map
 

@@ -12,16 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from undertow.errors import FormatError, InputError, MissingExtraError
-from undertow.models.base import (
-    SavedState,
-    TensorSpec,
-    TrainingEvent,
-    check_callbacks,
-    check_choice,
-    check_flag,
-    check_number,
-    check_whole,
-)
+from undertow.models.base import SavedState, TensorSpec, check_choice, check_flag, check_number, check_whole
+from undertow.models.fitting import TrainingEvent, check_callbacks
 from undertow.results.tagging.base import (
     Tagger,
     check_features,

@@ -12,16 +12,8 @@ import numpy.typing as npt
 
 from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError, short
-from undertow.models.base import (
-    InterruptedFitWarning,
-    SavedState,
-    TensorSpec,
-    TrainingEvent,
-    check_callbacks,
-    check_number,
-    check_random_state,
-    check_whole,
-)
+from undertow.models.base import SavedState, TensorSpec, check_number, check_random_state, check_whole
+from undertow.models.fitting import InterruptedFitWarning, TrainingEvent, check_callbacks
 from undertow.results.tagging import network
 from undertow.results.tagging.base import (
     Tagger,

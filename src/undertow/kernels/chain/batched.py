@@ -1,0 +1,368 @@
+"""Forward–backward over ragged batches of sentences, whatever the transition operator.
+
+Sentences of like length are lanes of a batch, longest first, packed by time step: at step t the first n_t lanes are
+alive, and a step is one product of the operator over them. Rows of step t stand behind those of step t − 1 ("slabs"),
+so that expected transition counts are large products over many steps at once.
+
+Per-step scaling: alpha_t sums to one, its normaliser is p(x_t | x_<t). The message of token t to its predecessor is
+o_t ∘ β_t / p(x_t | x_<t), and β is rescaled at each step such that Σ alpha ∘ β = 1, so nothing drifts in float32.
+Anything below `floor_of` counts as zero on the way forward and sends no message back, so that messages stay finite.
+
+Memory: alpha of at most CHUNK_BYTES is kept. A batch that has more is cut into chunks of steps; the way forward keeps
+one slab a chunk, and the way back computes each chunk once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from undertow.kernels.chain.operators import TransitionOperator
+
+Array = NDArray[Any]
+Ints = NDArray[np.int64]
+
+CHUNK_BYTES = 1 << 29  # of alpha, for each thread
+FLUSH_BYTES = 1 << 27  # of messages that wait to be multiplied with their alphas
+SCALE = 2.0**60  # of products on their way to float32, so that tiny emission probabilities do not vanish there
+
+
+class ChainParams(NamedTuple):
+    """z_1 ~ initial, z_t ~ row z_{t−1} of the transition, x_t ~ column z_t of the emission.
+
+    initial (Z,), emission (V, Z): row x holds p(x | z) for all z. Both in the operator's precision, float32 or float64.
+    """
+
+    initial: Array
+    transition: TransitionOperator
+    emission: Array
+
+
+class Batch(NamedTuple):
+    """Lanes of falling length: row at[t] + r is token t of lane r."""
+
+    lanes: Ints  # which sentences these are
+    n_alive: Ints  # (steps,)
+    at: Ints  # (steps + 1,)
+    token: Ints  # (rows,) position in the text
+    word: Ints  # (rows,) id, or −1 if the observation is missing
+
+
+class Chunk(NamedTuple):
+    """Steps start..stop−1 of a batch and, before them, the last step of the chunk before (none if start is 0)."""
+
+    start: int
+    stop: int
+    base: int  # the batch's row of the buffer's row 0
+
+
+class Buffers:
+    """What one thread works in; arrays grow and are kept from batch to batch: fresh pages cost as much as products."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, Array] = {}
+
+    def take(self, name: str, n_rows: int, n_columns: int, dtype: Any) -> Array:
+        held = self.arrays.get(name)
+        if held is None or held.size < n_rows * n_columns or held.dtype != dtype:
+            held = self.arrays[name] = np.empty(n_rows * n_columns, dtype=dtype)
+        return held[: n_rows * n_columns].reshape(n_rows, n_columns)
+
+
+def floor_of(dtype: Any) -> Any:
+    """The least probability of a state that is kept; no message exceeds one over it."""
+    return np.dtype(dtype).type(1e-30 if dtype == np.float32 else 1e-280)
+
+
+def n_lanes(n_states: int, n_sentences: int) -> int:
+    """Lanes of a batch: thin products waste the processor, wide ones the memory, and few batches the other threads.
+
+    A matter of the model and the text alone.
+    """
+    least, most = (64, 128) if n_states >= 1024 else (32, 256)
+    return min(max(-(-n_sentences // 4), least), most)
+
+
+def batches(ids: Array, offsets: Ints, missing: NDArray[np.bool_] | None, n_states: int) -> Iterator[Batch]:
+    """Sentences by falling length, as many as there are lanes at a time; empty ones are left out."""
+    length = np.diff(offsets)
+    by_length = np.argsort(-length, kind="stable")[: np.count_nonzero(length)]
+    lanes = n_lanes(n_states, len(by_length))
+    for start in range(0, len(by_length), lanes):
+        some = by_length[start : start + lanes]
+        n_alive = np.searchsorted(-length[some], -np.arange(length[some[0]]), side="left").astype(np.int64)
+        at = np.concatenate(([0], np.cumsum(n_alive)))
+        token = packed_tokens(offsets[some], n_alive, at)
+        word = ids[token].astype(np.int64)
+        if missing is not None:
+            word[missing[token]] = -1
+        yield Batch(some, n_alive, at, token, word)
+
+
+@njit(cache=True, nogil=True)
+def packed_tokens(begin: Any, n_alive: Any, at: Any) -> Any:
+    """Equivalent to concatenating `begin[: n_alive[t]] + t` over all t."""
+    out = np.empty(at[-1], dtype=np.int64)
+    for t in range(len(n_alive)):
+        for r in range(n_alive[t]):
+            out[at[t] + r] = begin[r] + t
+    return out
+
+
+@njit(cache=True, nogil=True)
+def add_rows(table: Any, rows: Any, values: Any) -> None:
+    """Equivalent to `table[rows] += values` for different rows, without temporaries."""
+    for i in range(len(rows)):
+        to, source = table[rows[i]], values[i]
+        for c in range(len(to)):
+            to[c] += source[c]
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def condition_rows(rows: Any, emission: Any, word: Any, floor: Any, normaliser: Any) -> None:
+    """Predictions become filtered posteriors in place; normaliser gets p(x_t | x_<t), 0 if nothing can emit the word.
+
+    Equivalent to `rows *= emission[word]; normaliser = rows.sum(1); rows /= normaliser` but for the floor.
+    """
+    zero, scale = floor * 0, rows.dtype.type(SCALE)
+    for r in range(len(rows)):
+        row = rows[r]
+        total = 0.0
+        if word[r] >= 0:
+            o = emission[word[r]]
+            for z in range(len(row)):
+                p = row[z] * scale * o[z] if row[z] >= floor else zero
+                row[z] = p
+                total += p
+            normaliser[r] = total / SCALE
+        else:
+            for z in range(len(row)):
+                total += row[z]
+            normaliser[r] = 1.0 if total > 0.0 else 0.0
+        inverse = 1.0 / total if total > 0.0 else 0.0
+        for z in range(len(row)):
+            a = rows.dtype.type(row[z] * inverse)
+            row[z] = a if a >= floor else zero
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def smooth_rows(
+    alpha: Any, beta: Any, emission: Any, word: Any, normaliser: Any, counts: Any, to: Any, message: Any
+) -> None:
+    """Add posteriors alpha ∘ β / Σ to rows `to` of counts (−1: to none), and make the messages of these tokens.
+
+    A token that nothing can emit has alpha = 0: it sends nothing, and nothing in its sentence counts. message may be
+    empty.
+    """
+    for r in range(len(alpha)):
+        a, b = alpha[r], beta[r]
+        total = 0.0
+        for z in range(len(a)):
+            total += a[z] * b[z]
+        if not total > 0.0:
+            if len(message):
+                message[r] = 0
+            continue
+        if to[r] >= 0:
+            c, inverse = counts[to[r]], 1.0 / total
+            for z in range(len(a)):
+                c[z] += a[z] * b[z] * inverse
+        if not len(message):
+            continue
+        m, factor, zero = message[r], 1.0 / (total * normaliser[r]), a[0] * 0
+        if word[r] >= 0:
+            o = emission[word[r]]
+            for z in range(len(a)):
+                m[z] = o[z] * b[z] * factor if a[z] > zero else zero
+        else:
+            for z in range(len(a)):
+                m[z] = b[z] * factor if a[z] > zero else zero
+
+
+class Forward:
+    """The way forward through a batch, a step at a time."""
+
+    def __init__(self, params: ChainParams, batch: Batch, buffers: Buffers) -> None:
+        self.params, self.batch, self.buffers = params, batch, buffers
+        self.normaliser, self.floor = np.empty(len(batch.token)), floor_of(params.emission.dtype)
+        self.alive = np.ones(len(batch.lanes), dtype=np.bool_)
+        self.impossible = np.full(len(batch.lanes), -1, dtype=np.int64)  # the first token nothing can emit
+
+    def step(self, t: int, alpha_prev: Array | None, out: Array, route: Array | None = None) -> None:
+        """Filtered posteriors of step t into out, (n_t, Z)."""
+        batch, n = self.batch, int(self.batch.n_alive[t])
+        if alpha_prev is None:
+            out[:] = self.params.initial
+        else:
+            self.params.transition.push(alpha_prev[:n], out, route)
+        here = slice(int(batch.at[t]), int(batch.at[t + 1]))
+        condition_rows(out, self.params.emission, batch.word[here], self.floor, self.normaliser[here])
+        dead = np.flatnonzero(self.alive[:n] & ~(self.normaliser[here] > 0))
+        self.alive[dead] = False
+        self.impossible[dead] = batch.token[here][dead]
+
+    def log_probs(self) -> NDArray[np.float64]:
+        """log p(x_t | x_<t) of all rows; −inf at an impossible token, and 0 behind it, where there is no model."""
+        with np.errstate(divide="ignore"):
+            out = np.log(self.normaliser)
+        if not self.alive.all():
+            lane = np.concatenate([np.arange(n) for n in self.batch.n_alive])
+            behind = ~self.alive[lane] & (self.batch.token > self.impossible[lane])
+            out[behind] = 0.0
+        return out
+
+
+def cut_chunks(batch: Batch, n_states: int, itemsize: int) -> list[Chunk]:
+    """Chunks of whole steps with at most CHUNK_BYTES of alpha (but at least one step)."""
+    most = max(1, CHUNK_BYTES // (n_states * itemsize))
+    chunks, start, n_steps = [], 0, len(batch.n_alive)
+    while start < n_steps:
+        before = max(start - 1, 0)
+        stop = int(np.searchsorted(batch.at, batch.at[before] + most, side="right")) - 1
+        stop = min(max(stop, start + 1), n_steps)
+        chunks.append(Chunk(start, stop, int(batch.at[before])))
+        start = stop
+    return chunks
+
+
+def fill_chunk(forward: Forward, chunk: Chunk, first: Array | None) -> tuple[Array, Array]:
+    """alpha of the chunk's slabs, (rows, Z), and what passed through the operator's waist, (rows, width).
+
+    `first` is the slab before the chunk; it is put in front. Rows of routes without a successor are zero.
+    """
+    params, batch = forward.params, forward.batch
+    Z, width, dtype = len(params.initial), params.transition.width, params.emission.dtype
+    n_rows = int(batch.at[chunk.stop]) - chunk.base
+    alpha = forward.buffers.take("alpha", n_rows, Z, dtype)
+    routes = forward.buffers.take("routes", n_rows, width, dtype)
+    routes[:] = 0
+    previous: Array | None = None
+    if first is not None:
+        previous = alpha[: len(first)]
+        previous[:] = first
+    for t in range(chunk.start, chunk.stop):
+        here = alpha[int(batch.at[t]) - chunk.base : int(batch.at[t + 1]) - chunk.base]
+        route = None
+        if previous is not None and width:
+            at = int(batch.at[t - 1]) - chunk.base
+            route = routes[at : at + len(here)]
+        forward.step(t, previous, here, route)
+        previous = here
+    return alpha, routes
+
+
+def run_batch(
+    params: ChainParams,
+    batch: Batch,
+    buffers: Buffers,
+    counts: Array,
+    to: Ints,
+    transition_stats: Any | None,
+    initial: NDArray[np.float64] | None,
+) -> Forward:
+    """Both ways through a batch. Adds posteriors of rows to counts[to[row]], expected steps to transition_stats (None:
+    not wanted) and the posteriors of first tokens to initial."""
+    forward = Forward(params, batch, buffers)
+    dtype, Z = params.emission.dtype, len(params.initial)
+    chunks = cut_chunks(batch, Z, dtype.itemsize)
+    checkpoints: list[Array | None] = [None]
+    alpha, routes = fill_chunk(forward, chunks[0], None)
+    for chunk in chunks[1:]:
+        checkpoints.append(alpha[len(alpha) - int(batch.n_alive[chunk.start - 1]) :].copy())
+        alpha, routes = fill_chunk(forward, chunk, checkpoints[-1])
+    beta = buffers.take("beta", int(batch.n_alive[0]), Z, dtype)
+    beta[:] = 1  # and stays so for lanes that have not been met yet on the way back
+    for i in range(len(chunks) - 1, -1, -1):
+        if i < len(chunks) - 1:
+            alpha, routes = fill_chunk(forward, chunks[i], checkpoints[i])
+        _back(forward, chunks[i], alpha, routes, beta, counts, to, transition_stats)
+    if initial is not None:
+        first = np.zeros((1, Z))
+        n = int(batch.n_alive[0])
+        here = slice(0, n)
+        smooth_rows(
+            *(alpha[here], beta[here], params.emission, batch.word[here], forward.normaliser[here]),
+            *(first, np.zeros(n, dtype=np.int64), beta[:0]),
+        )
+        initial += first[0]
+    return forward
+
+
+def _back(
+    forward: Forward,
+    chunk: Chunk,
+    alpha: Array,
+    routes: Array,
+    beta: Array,
+    counts: Array,
+    to: Ints,
+    transition_stats: Any | None,
+) -> None:
+    """The way back through one chunk; beta holds β of its last step and, in the end, of the step before it.
+
+    Messages of tokens wait beside the alphas of their predecessors until there are enough for a large product.
+    """
+    params, batch, buffers = forward.params, forward.batch, forward.buffers
+    operator, Z, dtype = params.transition, len(params.initial), params.emission.dtype
+    at, n_alive = batch.at - chunk.base, batch.n_alive
+    most = max(int(n_alive[0]), FLUSH_BYTES // (Z * dtype.itemsize))
+    top = chunk.stop - 1  # predecessors of steps ≤ top are yet to be flushed
+    while top >= chunk.start:
+        # as many slabs of predecessors as fit
+        low = top
+        while low - 1 >= max(chunk.start, 1) and at[top] - at[low - 2] <= most:
+            low -= 1
+        base = int(at[low - 1]) if low else 0
+        n_rows = int(at[top]) - base
+        messages = buffers.take("messages", n_rows, Z, dtype)
+        pulled = buffers.take("pulled", n_rows, operator.width, dtype)
+        for t in range(top, low - 1, -1):
+            n = int(n_alive[t])
+            here, rows = slice(int(at[t]), int(at[t]) + n), slice(int(batch.at[t]), int(batch.at[t + 1]))
+            before = int(at[t - 1]) - base if t else 0
+            message = messages[before : before + n] if t else messages[:0]
+            smooth_rows(
+                *(alpha[here], beta[:n], params.emission, batch.word[rows], forward.normaliser[rows]),
+                *(counts, to[rows], message),
+            )
+            if t:
+                route = pulled[before : before + n]
+                operator.pull(message, beta[:n], route if operator.width else None)
+                messages[before + n : before + int(n_alive[t - 1])] = 0
+                pulled[before + n : before + int(n_alive[t - 1])] = 0
+        if transition_stats is not None and n_rows:
+            some = slice(base, base + n_rows)
+            waist = (routes[some], pulled) if operator.width else (None, None)
+            operator.accumulate_expected(alpha[some], messages, transition_stats, *waist)
+        top = low - 1
+
+
+def in_order(work: Callable[[Any, Buffers], Any], items: Iterator[Any], n_threads: int) -> Iterator[Any]:
+    """work(item, buffers) for all items, results in their order, few of them waiting at a time."""
+    if n_threads == 1:
+        buffers = Buffers()
+        for item in items:
+            yield work(item, buffers)
+        return
+    free = [Buffers() for _ in range(n_threads)]
+
+    def one(item: Any) -> Any:
+        buffers = free.pop()
+        try:
+            return work(item, buffers)
+        finally:
+            free.append(buffers)
+
+    waiting: list[Future[Any]] = []
+    with ThreadPoolExecutor(n_threads) as pool:
+        for item in items:
+            waiting.append(pool.submit(one, item))
+            if len(waiting) > n_threads:
+                yield waiting.pop(0).result()
+        for future in waiting:
+            yield future.result()

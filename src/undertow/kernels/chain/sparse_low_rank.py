@@ -1,0 +1,193 @@
+"""Forward–backward of a block chain whose transition passes through F features, z → f → z'.
+
+A step costs O(k·F) for the k live states, whatever the number of states in all. Sequences run side by side, one *lane*
+each; at every step the lanes whose tokens are of the same block go through one matrix product together. What the M-step
+needs is left over from the recursions and multiplied out block by block at the end, in products with long inner sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertow.kernels.chain.sparse import BlockLowRank, BlockPosterior, Blocks, Floats, Ints, live_offsets
+
+Lanes = NDArray[np.int64]
+
+
+class LowRankStats(NamedTuple):
+    """Expected counts of a text; additive."""
+
+    log_likelihood: float
+    n_tokens: int
+    out: NDArray[np.float64]  # (Z, F) n(z, f)
+    into: NDArray[np.float64]  # (Z, F) n(f, z'), by z'
+    emission: NDArray[np.float64]
+    initial: NDArray[np.float64]  # (Z,)
+
+    def __add__(self, other: LowRankStats) -> LowRankStats:  # type: ignore[override]
+        return LowRankStats(*(a + b for a, b in zip(self, other, strict=True)))  # type: ignore[operator]
+
+    def __sub__(self, other: LowRankStats) -> LowRankStats:
+        return LowRankStats(*(a - b for a, b in zip(self, other, strict=True)))  # type: ignore[operator]
+
+
+class _Text:
+    """Token places cut into steps: the n-th step has the n-th token of every sequence that is so long."""
+
+    def __init__(self, ids: NDArray[Any], bounds: Ints, blocks: Blocks) -> None:
+        self.ids = np.asarray(ids, dtype=np.int64)
+        self.block = blocks.word_block[self.ids]
+        self.at = live_offsets(blocks, self.ids)
+        self.blocks = blocks
+        lengths = np.diff(bounds)
+        self.order = np.argsort(-lengths, kind="stable")  # long ones first: the lanes alive are always a prefix
+        self.begins = np.asarray(bounds)[:-1][self.order]
+        self.n_alive = np.searchsorted(-lengths[self.order], -np.arange(1, max(lengths, default=0) + 1), side="right")
+
+    def steps(self, backwards: bool = False) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        numbers = range(len(self.n_alive))
+        for n in reversed(numbers) if backwards else numbers:
+            yield n, self.begins[: self.n_alive[n]] + n
+
+    def groups(self, places: NDArray[np.int64]) -> Iterator[tuple[Lanes, slice, NDArray[np.int64]]]:
+        """(lanes, their live states, where these lie in flat arrays) for each block among the tokens at `places`."""
+        block = self.block[places]
+        order = np.argsort(block, kind="stable")
+        cuts = np.flatnonzero(np.diff(block[order])) + 1
+        for lanes in np.split(order, cuts):
+            b = int(block[lanes[0]])
+            live = slice(0, self.blocks.n_states)
+            if b >= 0:
+                live = slice(int(self.blocks.first[b]), int(self.blocks.first[b + 1]))
+            yield lanes, live, self.at[places[lanes], None] + np.arange(live.stop - live.start)
+
+    def emitted(self, emission: Floats, places: NDArray[np.int64], k: int) -> Floats:
+        """(n, k or 1) emission numbers of the tokens at `places`, which are of one block."""
+        width = 1 if self.block[places[0]] < 0 else k
+        return np.asarray(emission[self.blocks.starts[self.ids[places], None] + np.arange(width)])
+
+
+class _Forward(NamedTuple):
+    values: Floats  # filtered
+    features: Floats  # (T, F): α_{t-1}'R, from which token t was predicted
+    norm: NDArray[np.float64]
+
+
+def _forward(text: _Text, T: BlockLowRank, initial: Floats, emission: Floats) -> _Forward:
+    values = np.empty(text.at[-1], dtype=np.float32)
+    features = np.zeros((len(text.ids), T.R.shape[1]), dtype=np.float32)
+    norm = np.empty(len(text.ids))
+    for n, places in text.steps():
+        for lanes, live, where in text.groups(places):
+            here = places[lanes]
+            pred = features[here] @ T.ET[live].T if n else np.broadcast_to(initial[live], where.shape)
+            now = pred * text.emitted(emission, here, where.shape[1])
+            total = now.sum(axis=1, dtype=np.float64)
+            norm[here] = total
+            nothing = ~(total > 0)
+            if nothing.any():  # a word of probability zero: go on from what was predicted
+                now[nothing] = pred[nothing]
+                total[nothing] = now[nothing].sum(axis=1)
+                now[~(total > 0)] = 1.0
+                total = now.sum(axis=1, dtype=np.float64)
+            now *= (1 / total[:, None]).astype(np.float32)
+            values[where] = now
+            going_on = lanes < (text.n_alive[n + 1] if n + 1 < len(text.n_alive) else 0)
+            if going_on.any():
+                features[here[going_on] + 1] = now[going_on] @ T.R[live]
+    return _Forward(values, features, norm)
+
+
+class _Backward(NamedTuple):
+    ahead: Floats  # like values: emission ∘ β, scaled so that ξ = α R E ahead
+    behind: Floats  # (T, F): E·ahead of token t, on the scale of ahead
+
+
+def _backward(text: _Text, T: BlockLowRank, forward: _Forward, emission: Floats) -> tuple[Floats, _Backward]:
+    """Smoothed distributions, and what is needed for counts."""
+    smooth = forward.values.copy()
+    ahead = np.zeros_like(smooth)
+    behind = np.zeros_like(forward.features)
+    for n, places in text.steps(backwards=True):
+        for lanes, live, where in text.groups(places):
+            here = places[lanes]
+            beta = np.ones(where.shape, dtype=np.float32)
+            going_on = lanes < (text.n_alive[n + 1] if n + 1 < len(text.n_alive) else 0)
+            if going_on.any():
+                beta[going_on] = behind[here[going_on] + 1] @ T.R[live].T
+                now = smooth[where[going_on]] * beta[going_on]
+                total = now.sum(axis=1)
+                fine = total > 0
+                smooth[where[going_on][fine]] = now[fine] / total[fine, None]
+            if n:
+                after = beta * text.emitted(emission, here, where.shape[1])
+                largest = after.max(axis=1)
+                after /= np.where(largest > 0, largest, 1)[:, None]
+                product = after @ T.ET[live]
+                # one scale for ahead and behind, so that u'·behind = 1 and the counts of a step sum to one
+                total = np.einsum("nf,nf->n", forward.features[here], product)
+                scale = np.divide(1, total, out=np.zeros_like(total), where=total > 0)[:, None]
+                ahead[where] = after * scale
+                behind[here] = product * scale
+    return smooth, _Backward(ahead, behind)
+
+
+def filter_low_rank(
+    ids: NDArray[Any], bounds: Ints, blocks: Blocks, T: BlockLowRank, initial: Floats, emission: Floats
+) -> BlockPosterior:
+    """Filtered distributions p(z_t | x_≤t); `bounds` are the edges of independent sequences."""
+    text = _Text(ids, bounds, blocks)
+    forward = _forward(text, T, initial, emission)
+    return BlockPosterior(_log(forward.norm), text.at, forward.values)
+
+
+def smooth_low_rank(
+    ids: NDArray[Any], bounds: Ints, blocks: Blocks, T: BlockLowRank, initial: Floats, emission: Floats
+) -> BlockPosterior:
+    """Smoothed distributions p(z_t | x)."""
+    text = _Text(ids, bounds, blocks)
+    forward = _forward(text, T, initial, emission)
+    return BlockPosterior(_log(forward.norm), text.at, _backward(text, T, forward, emission)[0])
+
+
+def low_rank_statistics(
+    ids: NDArray[Any], bounds: Ints, blocks: Blocks, T: BlockLowRank, initial: Floats, emission: Floats
+) -> LowRankStats:
+    """The E-step: expected counts of z → f, f → z', emissions and starts."""
+    text = _Text(ids, bounds, blocks)
+    forward = _forward(text, T, initial, emission)
+    smooth, backward = _backward(text, T, forward, emission)
+    out, into = np.zeros(T.R.shape), np.zeros(T.ET.shape)
+    n_emission, n_initial = np.zeros(len(emission)), np.zeros(blocks.n_states)
+    begins = np.asarray(bounds)[:-1][np.diff(bounds) > 0]
+    is_first = np.zeros(len(text.ids) + 1, dtype=bool)
+    is_first[begins] = is_first[-1] = True
+    for lanes, live, where in text.groups(np.arange(len(text.ids))) if len(text.ids) else ():
+        on, later = lanes[~is_first[lanes + 1]], ~is_first[lanes]
+        out[live] += forward.values[where[~is_first[lanes + 1]]].T @ backward.behind[on + 1]
+        into[live] += backward.ahead[where[later]].T @ forward.features[lanes[later]]
+        n_initial[live] += smooth[where[~later]].sum(axis=0, dtype=np.float64)
+        _add_words(n_emission, blocks, text.ids[lanes], smooth[where], missing=bool(text.block[lanes[0]] < 0))
+    out *= T.R
+    into *= T.ET
+    return LowRankStats(float(_log(forward.norm).sum()), len(text.ids), out, into, n_emission, n_initial)
+
+
+def _add_words(total: NDArray[np.float64], blocks: Blocks, ids: Ints, mass: Floats, missing: bool) -> None:
+    """Add the distributions of tokens of one block to the counts of their words."""
+    order = np.argsort(ids, kind="stable")
+    begins = np.flatnonzero(np.diff(ids[order], prepend=-1))
+    sums = np.add.reduceat(mass[order], begins, axis=0, dtype=np.float64)
+    words = ids[order[begins]]
+    if missing:
+        sums = sums.sum(axis=1, keepdims=True)
+    total[blocks.starts[words, None] + np.arange(sums.shape[1])] += sums
+
+
+def _log(norm: NDArray[np.float64]) -> NDArray[np.float64]:
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(norm))

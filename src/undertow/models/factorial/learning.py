@@ -1,0 +1,201 @@
+"""Passes of EM over a text for the factorial HMM: batch by batch, with an M-step behind each.
+
+Every batch has its counts in the total, those of the last time it was read (Neal and Hinton's incremental EM). So a
+word that comes once in the text counts once, whichever batch was read last; averages over the batches, where the newest
+counts most, would forget it from one pass to the next, and rare words are many. A batch that was not read yet has its
+words in the states that the start says of each word alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertow.engine import Engine, map_reduce
+from undertow.kernels.factorial.words import (
+    FactorialParams,
+    FactorialStats,
+    Floats,
+    emission,
+    expected_words,
+    log_normaliser,
+)
+from undertow.models.factorial.em import Inference, Machine, Shard, m_step
+from undertow.text.corpus import Corpus
+
+SHARD_TOKENS = 8192
+MOST_JOINT = 1_000_000  # joint states over which a word's shares are summed up
+HELD_BYTES = 1 << 29  # of the counts of all batches; a text that would need more has longer batches
+
+Batch = list[tuple[int, int]]  # runs of sentences
+
+
+class Learning(NamedTuple):
+    """How EM goes."""
+
+    inference: Inference
+    n_iter: int
+    batch_size: int  # tokens
+    smoothing: float
+    m_passes: int
+    update: str
+
+
+class Pass(NamedTuple):
+    """What is known after a pass over the text."""
+
+    log_likelihood: float  # or the bound; of a token, under the parameters it was read with
+    params: FactorialParams
+
+
+def passes(
+    corpus: Corpus, params: FactorialParams, how: Learning, rng: np.random.Generator, engine: Engine | None
+) -> Iterator[Pass]:
+    shards = corpus.shards(SHARD_TOKENS)
+    if corpus.n_tokens > how.batch_size:
+        rng.shuffle(shards)  # neighbours in a text are alike; a batch should not be
+    batches = cut_batches(shards, corpus, max(how.batch_size, _least_batch(params, corpus.n_tokens)))
+    kept = Kept(params, corpus, len(batches)) if len(batches) > 1 else None
+    for _ in range(how.n_iter):
+        total = 0.0
+        for b, batch in enumerate(batches):
+            machine = Machine(params, how.inference)
+            stats = map_reduce(machine, _cut(corpus, batch), FactorialStats.plus, engine=engine)
+            total += stats.log_likelihood
+            if kept is not None:
+                stats = kept.replace(b, stats)
+            params = m_step(stats, params, smoothing=how.smoothing, n_passes=how.m_passes, update=how.update)
+        yield Pass(total / corpus.n_tokens, params)
+
+
+def held_out(params: FactorialParams, other: Corpus, inference: Inference, engine: Engine | None) -> float:
+    """Log-probability of a token of other text, or the bound on it."""
+    machine = Machine(params, inference)
+    total = map_reduce(partial(_log_likelihood, machine), _cut(other, other.shards(SHARD_TOKENS)), _add, engine=engine)
+    return float(total) / other.n_tokens
+
+
+def _log_likelihood(machine: Machine, shard: Shard) -> float:
+    if machine.inference.exact:
+        return float(machine.exact(*shard, backward=False).log_likelihood.sum())
+    return float(machine.chains(*shard).bound.sum())
+
+
+def _add(a: float, b: float) -> float:
+    return a + b
+
+
+class Kept:
+    """The counts of every batch as it was last read, and their sum."""
+
+    def __init__(self, params: FactorialParams, corpus: Corpus, n_batches: int) -> None:
+        self.n_tokens = corpus.n_tokens
+        self.parts: list[Part | None] = [None] * n_batches
+        self.shares = word_shares(params)
+        self.unread: Floats | None = np.array(corpus.vocabulary.counts, dtype=np.float64)  # tokens of each word
+        self.total: FactorialStats | None = None
+
+    def replace(self, b: int, stats: FactorialStats) -> FactorialStats:
+        """Put the counts of a batch in the place of those it had; the counts of the whole text."""
+        part, old = Part.of(stats), self.parts[b]
+        self.parts[b] = part
+        self.total = part.add_to(stats.scaled(0.0) if self.total is None else self.total, 1.0)
+        if old is not None:
+            self.total = old.add_to(self.total, -1.0)
+        if self.unread is None:
+            return self.total
+        self.unread[part.rows] -= part.stats.words[:, 0].sum(axis=1)
+        if all(p is not None for p in self.parts):
+            self.unread = None
+            return self.total
+        # the rest of the text is taken to go from state to state as what was read; its words are known
+        scaled = self.total.scaled(self.n_tokens / self.total.n_tokens)
+        return scaled._replace(words=self.total.words + np.maximum(self.unread, 0)[:, None, None] * self.shares)
+
+
+class Part(NamedTuple):
+    """Counts of a batch in half the memory: the rows of its words alone, in float32."""
+
+    rows: NDArray[np.int64]
+    stats: FactorialStats
+
+    @classmethod
+    def of(cls, stats: FactorialStats) -> Part:
+        rows = np.flatnonzero(stats.words[:, 0].any(axis=1))
+        short = [x if isinstance(x, float) else x.astype(np.float32) for x in stats._replace(words=stats.words[rows])]
+        return cls(rows, FactorialStats._make(short))
+
+    def add_to(self, total: FactorialStats, sign: float) -> FactorialStats:
+        """The total, changed in place, with this part more or less. What is taken away is what was added."""
+        words, part = total.words, self.stats
+        words[self.rows] = np.maximum(words[self.rows] + sign * part.words, 0.0)
+        return FactorialStats(
+            total.log_likelihood + sign * part.log_likelihood,
+            total.n_tokens + sign * part.n_tokens,
+            words,
+            *(
+                np.maximum(getattr(total, name) + sign * getattr(part, name), 0.0)  # rounding leaves −1e-12 of nothing
+                for name in ("visits", "rest", "first", "pairs")
+            ),
+        )
+
+
+def word_shares(params: FactorialParams) -> Floats:
+    """(V, M, K) how the tokens of a word fall on the states of each layer, judged by the word alone."""
+    p, e = params, emission(params.theta)
+    M, K = p.initial.shape
+    usual = np.stack([_stationary(p.transition[m]) for m in range(M)])
+    shares = np.empty(p.theta.shape)
+    if K**M <= MOST_JOINT:
+        visits = np.ones(1)
+        for m in range(M):
+            visits = np.multiply.outer(visits, usual[m]).reshape(-1)
+        log_norm = log_normaliser(e)
+        for m in range(M):
+            shares[:, m] = expected_words(e, visits, log_norm, m)
+    else:
+        weight = np.exp(p.theta - p.theta.max(axis=0))
+        shares[:] = weight / weight.sum(axis=0) * usual
+    out: Floats = shares / np.maximum(shares.sum(axis=2, keepdims=True), 1e-300)
+    return out
+
+
+def _stationary(transition: Floats) -> Floats:
+    """How often a chain is in each state, near enough."""
+    p = np.full(len(transition), 1.0 / len(transition))
+    for _ in range(50):
+        p = p @ transition
+    out: Floats = p / p.sum()
+    return out
+
+
+def _least_batch(params: FactorialParams, n_tokens: int) -> int:
+    """Tokens of a batch so that the counts of all of them can be held."""
+    row = 4 * params.theta.shape[1] * params.theta.shape[2]
+    return int(-(-n_tokens * row * len(params.theta) // HELD_BYTES))
+
+
+def cut_batches(shards: Batch, corpus: Corpus, batch_size: int) -> list[Batch]:
+    """Shards put together until a batch has batch_size tokens; the rest of the text joins the last one."""
+    batches: list[Batch] = [[]]
+    n = 0
+    for first, stop in shards:
+        if n >= batch_size:
+            batches.append([])
+            n = 0
+        batches[-1].append((first, stop))
+        n += int(corpus.offsets[stop] - corpus.offsets[first])
+    if len(batches) > 1 and n < batch_size / 2:
+        last = batches.pop()
+        batches[-1] += last
+    return batches
+
+
+def _cut(corpus: Corpus, batch: Batch) -> Iterator[Shard]:
+    for first, stop in batch:
+        offsets = np.asarray(corpus.offsets[first : stop + 1], dtype=np.int64)
+        yield np.asarray(corpus.ids[offsets[0] : offsets[-1]]), offsets - offsets[0]

@@ -1,0 +1,227 @@
+"""What people ask of a hidden Markov model besides its likelihood: words, steps, samples, paths, features."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertow.errors import InputError
+from undertow.kernels.chain import sparse as block_chain
+from undertow.kernels.chain.inference import viterbi_logs
+from undertow.kernels.chain.operators import LowRank
+from undertow.kernels.chain.sampling import sample, sampling_tables
+from undertow.kernels.chain.sparse import BlockLowRank, Blocks, Floats, Ints, PairSparse
+from undertow.kernels.chain.sparse_sampling import block_tables, sample_blocks
+from undertow.kernels.chain.viterbi import viterbi_blocks, viterbi_low_rank
+from undertow.models.hmm.params import BlockParams, Params, PlainParams
+
+STEPS = 60  # of the power method, at most; text forgets within far fewer
+SETTLED = 1e-5  # the power method ends when a step moves no more probability than this
+PERIODIC_AFTER = 15  # steps without settling: the chain may have a period, and half steps still converge
+LUMPED_STEPS = 100  # of the chain of blocks, which are cheap
+FIRST_LOOK = 4096  # pairs of a state and a block, the likeliest, that tell how much a step must tell to matter
+BATCH_ENTRIES = 1 << 21  # of the transition that are looked at together: never Z×Z
+
+
+class Derived:
+    """Tables that follow from the parameters, each made when a question first needs it; they are not saved."""
+
+    def __init__(self, params: Params) -> None:
+        self.params = params
+        self._sampling: Any = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Derived, (self.params,)  # copies and pickles make their own
+
+    @cached_property
+    def block_masses(self) -> Floats | None:
+        """(Z, G) probability of the next token's block given the state, where the transition has pairs of blocks."""
+        T = self.params.transition
+        return T.block_masses() if isinstance(T, PairSparse) else None
+
+    @cached_property
+    def profile(self) -> Floats:
+        """(Z, d) what a state says of the next token, in few numbers: its features, or the blocks it leads to."""
+        T: Any = self.params.transition
+        if self.block_masses is not None:
+            return self.block_masses
+        return np.asarray(T.R if hasattr(T, "R") else T.dense())
+
+    @cached_property
+    def state_shares(self) -> Floats:
+        return state_shares(self.params, self.block_masses)
+
+    def sampling_tables(self, drawable: NDArray[np.bool_]) -> Any:
+        """Alias tables; `drawable` marks the words of the training text, and no others are drawn."""
+        if self._sampling is None:
+            params = self.params
+            if isinstance(params, BlockParams):
+                self._sampling = block_tables(params.blocks, params.transition, drawable, self.block_masses)
+            else:
+                emission = np.where(drawable[:, None], params.chain.emission, np.float32(0))
+                self._sampling = sampling_tables(params.chain._replace(emission=emission))
+        return self._sampling
+
+
+def state_shares(params: Params, block_masses: Floats | None = None) -> Floats:
+    """(Z,) how often each state comes in a long text: the stationary distribution of the transition.
+
+    The power method; with blocks, the chain of blocks is brought to rest before every step on all states (iterative
+    aggregation and disaggregation), which needs 5 steps instead of 20.
+    """
+    p = np.asarray(params.initial, dtype=np.float32)
+    for step in range(STEPS):
+        if block_masses is not None and isinstance(params, BlockParams):
+            p = _with_blocks_at_rest(p, params.blocks, block_masses)
+        moved = params.transition.push(p[None, :])[0] - p
+        p = p + (moved if step < PERIODIC_AFTER else moved / 2)
+        p = np.ascontiguousarray(p / p.sum(), dtype=np.float32)
+        if np.abs(moved).sum() < SETTLED:
+            break
+    return p
+
+
+def _with_blocks_at_rest(p: Floats, blocks: Blocks, block_masses: Floats) -> Floats:
+    """p with its shares within blocks as they are, and the blocks as often as the chain between them says."""
+    edges, of_state = blocks.first[:-1], blocks.state_block()
+    mass = np.add.reduceat(p.astype(np.float64), edges)
+    within = p / np.where(mass > 0, mass, 1)[of_state]
+    steps = np.add.reduceat(within.astype(np.float32)[:, None] * block_masses, edges, axis=0).astype(np.float64)
+    for _ in range(LUMPED_STEPS):
+        mass = (mass + mass @ steps) / 2
+        mass /= mass.sum()
+    return np.asarray(within * mass[of_state], dtype=np.float32)
+
+
+def typical_transitions(derived: Derived, n: int) -> list[tuple[float, int, int]]:
+    """The n steps z → z' that tell most: p(z)T(z, z') log T(z, z')/p(z'), with T(z, z') in front.
+
+    T(z, z') is at most the probability of z's block, so that few pairs of a state and a block need a look.
+    """
+    share, masses = derived.state_shares.astype(np.float64), derived.block_masses
+    longest = 1e-3 - np.log(share[share > 0].min())  # log T(z, z')/p(z') is no larger
+    bound = (share * longest)[:, None] * (1.0 if masses is None else masses)
+    width = derived.params.n_states // bound.shape[1] + 1
+    batch = max(1, BATCH_ENTRIES // width)
+    best: Any = None
+
+    def look(places: NDArray[Any]) -> None:
+        nonlocal best
+        for start in range(0, len(places), batch):
+            z, block = np.divmod(places[start : start + batch], bound.shape[1])
+            found = _told(derived.params, share, z, block)
+            both = found if best is None else tuple(np.concatenate(x) for x in zip(best, found, strict=True))
+            top = both[0] >= np.partition(both[0], -n)[-n] if n < len(both[0]) else slice(None)
+            best = tuple(x[top] for x in both)
+
+    if n < 1:
+        return []
+    flat, n_first = bound.ravel(), max(n, FIRST_LOOK)
+    first = np.argpartition(-flat, n_first)[:n_first] if n_first < len(flat) else np.arange(len(flat))
+    look(first)
+    least = best[0].min() if len(best[0]) >= n else -np.inf
+    rest = flat >= least
+    rest[first] = False
+    look(np.flatnonzero(rest))
+    told, strength, z, z_next = best
+    order = np.lexsort((z_next, z, -told))[:n]
+    return [(float(strength[i]), int(z[i]), int(z_next[i])) for i in order]
+
+
+def _told(params: Params, share: NDArray[np.float64], z: Ints, block: Ints) -> tuple[NDArray[Any], ...]:
+    """(what it tells, T(z, z'), z, z') of the steps from the states z, into the blocks beside them if T has pairs."""
+    T: Any = params.transition
+    if isinstance(T, PairSparse):
+        i, z_next, strength = T.into_block(z, block)
+        z = z[i]
+    else:
+        rows = T.rows(z)
+        strength, z_next = rows.ravel(), np.tile(np.arange(params.n_states), len(z))
+        z = np.repeat(z, params.n_states)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        told = share[z] * strength * np.log(strength / share[z_next])
+    return np.where(np.isfinite(told), told, 0.0), strength, z, z_next
+
+
+def relevant_words(
+    params: Params, state: int, n: int, frequencies: NDArray[Any], relevance: float
+) -> list[tuple[int, float]]:
+    """(word, p(word | state)) by λ log p(w|z) + (1 − λ) log p(w|z)/p(w) (Sievert and Shirley)."""
+    words, p = params.emission_of(state)
+    kept = (p > 0) & (frequencies[words] > 0)
+    words, p = words[kept], p[kept].astype(np.float64)
+    score = np.log(p) - (1 - relevance) * np.log(frequencies[words] / frequencies.sum())
+    order = np.argsort(-score, kind="stable")[:n]
+    return [(int(words[i]), float(p[i])) for i in order]
+
+
+def state_after(params: Params, ids: NDArray[Any]) -> Floats:
+    """(Z,) distribution of the state of the next token, given the tokens so far."""
+    if not len(ids):
+        return np.asarray(params.initial, dtype=np.float32)
+    posterior = params.filtered(ids, np.array([0, len(ids)]))
+    return params.predicted(int(ids[-1]), posterior.values[posterior.at[-2] : posterior.at[-1]])
+
+
+def sample_words(
+    derived: Derived,
+    n_tokens: int,
+    rng: np.random.Generator,
+    prefix: NDArray[Any],
+    boundary: int | None,
+    drawable: NDArray[np.bool_],
+) -> list[int]:
+    """Ancestral sampling: a state, one of its words seen in training, the next state. The boundary begins anew."""
+    params, tables = derived.params, derived.sampling_tables(drawable)
+    stop = -1 if boundary is None else boundary
+    out: list[int] = []
+    start = state_after(params, prefix)
+    while len(out) < n_tokens:
+        n = n_tokens - len(out)
+        if isinstance(params, BlockParams):
+            args = (params.blocks, params.transition, params.emission, tables)
+            _, words = sample_blocks(start, n, rng, *args, stop=stop)
+        else:
+            _, words = sample(params.chain._replace(initial=start), n, rng, stop=stop, tables=tables)
+        out += words.tolist()
+        start = np.asarray(params.initial)
+    return out
+
+
+def viterbi(params: Params, ids: NDArray[Any], bounds: Ints) -> NDArray[np.int64]:
+    """States of the most probable paths; for a low-rank transition those of the joint path with the features."""
+    ids = np.asarray(ids, dtype=np.int64)
+    if isinstance(params, BlockParams):
+        fn: Any = viterbi_low_rank if isinstance(params.transition, BlockLowRank) else viterbi_blocks
+        return fn(ids, bounds, params.blocks, params.transition, params.initial, params.emission)  # type: ignore[no-any-return]
+    assert isinstance(params, PlainParams)
+    chain = params.chain
+    if isinstance(chain.transition, LowRank):
+        Z, V = params.n_states, params.n_words
+        blocks = Blocks.of(np.zeros(V, dtype=np.int32), np.array([Z]))
+        T = BlockLowRank(blocks.first, chain.transition.R, np.ascontiguousarray(chain.transition.E.T))
+        return viterbi_low_rank(ids, bounds, blocks, T, chain.initial, chain.emission.ravel())
+    if params.n_states > 4096:
+        raise InputError("Viterbi needs the whole transition matrix here, too large: use method='posterior'.")
+    with np.errstate(divide="ignore"):
+        scores = np.log(chain.emission[ids].astype(np.float64))
+    found = viterbi_logs(
+        scores, np.asarray(bounds), chain.initial.astype(float), chain.transition.dense().astype(float)
+    )
+    return np.asarray(found[0], dtype=np.int64)
+
+
+def posterior_states(params: Params, ids: NDArray[Any], bounds: Ints) -> NDArray[np.int64]:
+    """The most probable state of each token by itself: fewest wrong states on average, though not a path."""
+    return block_chain.best_live(params.smoothed(ids, bounds), params.first_live(ids))
+
+
+def projected(params: Params, ids: NDArray[Any], bounds: Ints, table: Floats | None) -> Floats:
+    """(T, d) smoothed distributions times a (Z, d) table, or the distributions themselves."""
+    posterior, low = params.smoothed(ids, bounds), params.first_live(ids)
+    if table is None:
+        return block_chain.spread_live(posterior, low, params.n_states)
+    return block_chain.project_live(posterior, low, table)

@@ -1,0 +1,299 @@
+"""Inference in the factorial HMM against all paths of the product chain."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import logsumexp
+
+from oracles.factorial_product import enumerate_paths, flat_hmm, forward_log_likelihood, joint_states
+from undertow.kernels.chain.small import forward_backward_logs
+from undertow.kernels.factorial import exact as factorial_exact
+from undertow.kernels.factorial.exact import exact_posterior
+from undertow.kernels.factorial.mean_field import expect_log_norm, joint_visits
+from undertow.kernels.factorial.variational import BOUNDS, WordTable, expected_by_bound, variational_posterior
+from undertow.kernels.factorial.viterbi import codes_to_states, joint_viterbi, states_to_codes
+from undertow.kernels.factorial.words import (
+    LOG_RANGE,
+    FactorialParams,
+    bounded,
+    emission,
+    expected_words,
+    log_normaliser,
+)
+
+SIZES = [(1, 3, 5), (2, 2, 4), (3, 2, 6), (2, 3, 4)]  # M, K, V
+SENTENCES = [[1], [0, 2, 3], [], [2, None, 1], [None]]
+
+
+def model(M, K, V, seed=0, scale=1.0):
+    rng = np.random.default_rng(seed)
+    theta = bounded(scale * rng.standard_normal((V, M, K)))
+    return FactorialParams(rng.dirichlet(np.ones(K), M), rng.dirichlet(np.ones(K), (M, K)), theta)
+
+
+def flat(sentences):
+    tokens = [w for s in sentences for w in s]
+    ids = np.array([0 if w is None else w for w in tokens], dtype=np.uint32)
+    offsets = np.concatenate(([0], np.cumsum([len(s) for s in sentences]))).astype(np.int64)
+    return ids, offsets, np.array([w is None for w in tokens])
+
+
+def some_text(V, seed=0, lengths=(1, 7, 0, 12, 1, 20), missing=0.1):
+    rng = np.random.default_rng(seed)
+    offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+    ids = rng.integers(0, V, offsets[-1]).astype(np.uint32)
+    return ids, offsets, rng.random(offsets[-1]) < missing
+
+
+def exact(params, text, **options):
+    e = emission(params.theta)
+    return exact_posterior(*text, params, e, log_normaliser(e), **options)
+
+
+def chains(params, text, **options):
+    return variational_posterior(*text, params, emission(params.theta), **options)
+
+
+# --- the word model -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("M", "K", "V"), SIZES)
+def test_normaliser_and_expected_words(M, K, V, monkeypatch):
+    monkeypatch.setattr("undertow.kernels.factorial.words.BLOCK_NUMBERS", 7)  # several blocks of words
+    params = model(M, K, V)
+    e = emission(params.theta)
+    log_norm = log_normaliser(e)
+    B = flat_hmm(*params)[2]
+    states = np.array(joint_states(M, K))
+    for s, state in enumerate(states):
+        p = np.exp(e.log_base) * np.prod([e.factors[:, m, state[m]] for m in range(M)], axis=0)
+        assert_allclose(p / np.exp(log_norm[s]), B[s], rtol=1e-12)
+    visits = np.random.default_rng(1).random(K**M)
+    for m in range(M):
+        wanted = np.stack([(visits[:, None] * B)[states[:, m] == k].sum(axis=0) for k in range(K)], axis=1)
+        assert_allclose(expected_words(e, visits, log_norm, m), wanted, rtol=1e-12)
+
+
+def test_bounded_keeps_what_fits_and_only_that():
+    params = model(2, 3, 6)
+    shifted = params.theta + np.random.default_rng(0).standard_normal((1, 2, 3))
+    assert_allclose(bounded(shifted), params.theta, atol=1e-12)  # a shift of a state's scores is no difference
+    wild = params.theta.copy()
+    wild[0, 0, 0] = -1e4
+    assert_allclose(emission(bounded(wild)).factors.min(), np.exp(-LOG_RANGE / 2), rtol=1e-9)
+
+
+# --- exact inference ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("M", "K", "V"), SIZES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("memory", [1 << 27, 1], ids=["whole", "in segments"])
+def test_exact_posterior_against_all_paths(M, K, V, dtype, memory, monkeypatch):
+    monkeypatch.setattr(factorial_exact, "MEMORY", memory)
+    params = model(M, K, V)
+    text = flat(SENTENCES)
+    found = exact(params, text, dtype=dtype)
+    tol = 2e-5 if dtype == np.float32 else 1e-11
+    totals = {"visits": 0.0, "first": 0.0, "pairs": 0.0}
+    for i, words in enumerate(SENTENCES):
+        if not words:
+            assert found.log_likelihood[i] == 0
+            continue
+        truth = enumerate_paths(words, *params)
+        assert_allclose(found.log_likelihood[i], truth["log_likelihood"], rtol=tol, atol=tol)
+        assert_allclose(found.gamma[text[1][i] : text[1][i + 1]], truth["gamma"], rtol=0, atol=tol)
+        totals = {name: total + truth[name] for name, total in totals.items()}
+    for name, total in totals.items():
+        assert_allclose(getattr(found, name), total, rtol=0, atol=10 * tol, err_msg=name)
+
+
+@pytest.mark.parametrize("memory", [1 << 27, 1], ids=["whole", "in segments"])
+def test_long_sentences_and_many_of_them(memory, monkeypatch):
+    monkeypatch.setattr(factorial_exact, "MEMORY", memory)
+    params = model(2, 3, 8)
+    ids, offsets, missing = some_text(8, lengths=[3, 40, 1, 0, 25, *range(1, 20)])  # more than there are lanes
+    found = exact(params, (ids, offsets, missing))
+    for i, (a, b) in enumerate(zip(offsets[:-1], offsets[1:], strict=True)):
+        words = [None if m else int(w) for w, m in zip(ids[a:b], missing[a:b], strict=True)]
+        assert_allclose(found.log_likelihood[i], forward_log_likelihood(words, *params), rtol=1e-5, atol=1e-5)
+    assert_allclose(found.gamma.sum(axis=2), 1, rtol=1e-4)
+    assert_allclose(found.visits.sum(), (~missing).sum(), rtol=1e-5)
+    assert_allclose(found.first.sum(axis=1), (np.diff(offsets) > 0).sum(), rtol=1e-5)
+    steps = np.maximum(np.diff(offsets) - 1, 0).sum()
+    assert_allclose(found.pairs.sum(axis=(1, 2)), steps, rtol=1e-5)
+    only = exact(params, (ids, offsets, missing), backward=False)
+    assert_array_equal(only.log_likelihood, found.log_likelihood)
+
+
+def test_what_float32_cannot_hold_is_done_in_float64():
+    """A chain that must go one way and words that say the other: the probabilities of steps leave float32's range."""
+    theta = np.zeros((3, 2, 2))
+    theta[0, :, 0], theta[1, :, 1] = 39.0, 39.0
+    sure = np.array([[1.0, 1e-30], [1e-30, 1.0]])
+    params = FactorialParams(np.array([[1.0, 1e-30]] * 2), np.array([sure] * 2), bounded(theta))
+    text = flat([[0, 1, 0, 1, 1, 0]])
+    found = exact(params, text)
+    assert_allclose(found.log_likelihood[0], enumerate_paths([0, 1, 0, 1, 1, 0], *params)["log_likelihood"], rtol=1e-6)
+    assert np.isfinite(found.gamma).all() and np.isfinite(found.pairs).all()
+
+
+def test_one_layer_is_a_hidden_markov_model():
+    params = model(1, 4, 9)
+    ids, offsets, missing = some_text(9)
+    scores = np.log(flat_hmm(*params)[2].T[ids])
+    scores[missing] = 0
+    truth = forward_backward_logs(scores, offsets, params.initial[0], params.transition[0])
+    found = exact(params, (ids, offsets, missing), dtype=np.float64)
+    for bound in ("tilted", "mean_field"):  # both are exact for one layer
+        by_bound = chains(params, (ids, offsets, missing), bound=bound, max_sweeps=1)
+        assert_allclose(by_bound.bound, truth.log_likelihood, rtol=1e-5, atol=1e-5)
+        assert_allclose(by_bound.gamma[0], truth.gamma, rtol=0, atol=1e-5)
+    assert_allclose(found.log_likelihood, truth.log_likelihood, rtol=1e-11, atol=1e-11)
+    assert_allclose(found.gamma[:, 0], truth.gamma, rtol=0, atol=1e-11)
+    assert_allclose(found.pairs[0], truth.pairs, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("how", ["exact", *BOUNDS])
+def test_permuted_layers_permute_the_results(how):
+    params = model(3, 2, 7)
+    order = [2, 0, 1]
+    other = FactorialParams(params.initial[order], params.transition[order], params.theta[:, order])
+    text = some_text(7)
+    if how == "exact":
+        a, b = exact(params, text), exact(other, text)
+        assert_allclose(b.log_likelihood, a.log_likelihood, rtol=1e-5, atol=1e-5)
+        assert_allclose(b.gamma, a.gamma[:, order], rtol=0, atol=1e-5)
+        assert_allclose(b.pairs, a.pairs[order], rtol=0, atol=1e-4)
+    else:  # layers take their turns in another order; where they meet in the end is the same
+        a, b = (chains(p, text, bound=how, max_sweeps=300, tol=0.0) for p in (params, other))
+        assert_allclose(b.bound, a.bound, rtol=0, atol=1e-4)
+        assert_allclose(b.gamma, a.gamma[order], rtol=0, atol=5e-3)
+
+
+@pytest.mark.parametrize(("M", "K", "V"), SIZES)
+def test_joint_viterbi_against_all_paths(M, K, V):
+    params = model(M, K, V, scale=1.5)
+    ids, offsets, missing = flat(SENTENCES)
+    e = emission(params.theta)
+    codes, log_prob = joint_viterbi(ids, offsets, missing, params, e, log_normaliser(e))
+    states = codes_to_states(codes, M, K)
+    assert_array_equal(states_to_codes(states, K), codes)
+    for i, words in enumerate(SENTENCES):
+        if words:
+            truth = enumerate_paths(words, *params)
+            assert_allclose(log_prob[i], truth["best_log_probability"], rtol=1e-10)
+            assert_array_equal(states[offsets[i] : offsets[i + 1]], truth["best_path"])
+
+
+# --- variational inference ------------------------------------------------------------------------------
+
+
+def bound_by_definition(params, found, text, bound):
+    """Σ E log p(s) + E θ_y − (bound on E log Z) + entropy, each term written out; one sentence."""
+    ids, _, missing = text
+    M = params.n_layers
+    total = 0.0
+    for m in range(M):
+        again = forward_backward_logs(found.scores[m], np.array([0, len(ids)]), params.initial[m], params.transition[m])
+        total += again.log_likelihood[0] - (again.gamma * found.scores[m]).sum()  # E log p(s^m) + entropy of the chain
+        total += sum((found.gamma[m, t] * params.theta[w, m]).sum() for t, w in enumerate(ids) if not missing[t])
+    log_Z = [logsumexp(sum(params.theta[:, m, s[m]] for m in range(M))) for s in joint_states(M, params.n_states)]
+    for t in np.flatnonzero(~missing):
+        gamma = found.gamma[:, t]
+        a = np.zeros_like(gamma)
+        if bound == "tilted":
+            a = found.scores[:, t] - params.theta[ids[t]]
+        if bound == "mean_field":
+            joint = [np.prod([gamma[m, s[m]] for m in range(M)]) for s in joint_states(M, params.n_states)]
+            total -= np.dot(joint, log_Z)
+        else:
+            inside = np.log(np.prod([np.exp(params.theta[:, m] + a[m]) @ gamma[m] for m in range(M)], axis=0).sum())
+            total -= -(gamma * a).sum() + inside
+    return total
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_bound_is_what_it_is_defined_to_be(bound, seed):
+    params = model(3, 2, 6, seed)
+    text = some_text(6, seed, lengths=[9], missing=0.2)
+    found = chains(params, text, bound=bound, max_sweeps=2, tol=0.0)
+    assert_allclose(found.bound[0], bound_by_definition(params, found, text, bound), rtol=1e-5)
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+@pytest.mark.parametrize("seed", range(5))
+def test_the_bound_rises_to_at_most_the_truth(bound, seed):
+    params = model(2 + seed % 2, 2 + seed % 3, 12, seed, scale=2.0)
+    text = some_text(12, seed)
+    truth = exact(params, text, dtype=np.float64).log_likelihood
+    before = np.full(len(truth), -np.inf)
+    for sweeps in range(1, 9):
+        now = chains(params, text, bound=bound, max_sweeps=sweeps, tol=-1.0).bound
+        assert (now >= before - 1e-5).all()
+        before = now
+    assert (before <= truth + 1e-5).all()
+
+
+def test_tilted_is_tighter_than_jensen_and_mean_field_tighter_still():
+    params = model(3, 3, 40)
+    text = some_text(40)
+    jensen, tilted, mean_field = (
+        chains(params, text, bound=b, max_sweeps=30).bound.sum() for b in ("jensen", "tilted", "mean_field")
+    )
+    assert jensen < tilted < mean_field
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_a_sentence_does_not_depend_on_its_company(bound):
+    params = model(2, 3, 30)
+    ids, offsets, missing = some_text(30)
+    together = chains(params, (ids, offsets, missing), bound=bound)
+    assert len(set(together.n_sweeps.tolist())) > 1  # each stops by itself
+    for i, (a, b) in enumerate(zip(offsets[:-1], offsets[1:], strict=True)):
+        alone = chains(params, (ids[a:b], np.array([0, b - a]), missing[a:b]), bound=bound)
+        assert_allclose(alone.bound[0], together.bound[i], rtol=1e-9, atol=1e-9)
+        assert_allclose(alone.gamma, together.gamma[:, a:b], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("bound", ["tilted", "jensen"])
+def test_what_the_bound_expects_is_its_gradient(bound):
+    """Σ_t log Σ_Y Π_m Σ_k w e^θ at fixed weights, by finite differences in θ; in several tiles of words."""
+    params = model(3, 2, 600, scale=0.7)
+    ids, offsets, missing = some_text(600, lengths=[9, 1, 30], missing=0.1)
+    found = chains(params, (ids, offsets, missing), bound=bound)
+    seen = ~missing
+    table = WordTable.of(emission(params.theta))
+    expected = expected_by_bound(found, seen, table, 600)
+    assert_allclose(expected.sum(axis=(0, 2)), seen.sum(), rtol=1e-4)
+    a = np.where(seen[None, :, None], found.scores - params.theta[ids].transpose(1, 0, 2), 0)
+    weights = found.gamma * np.exp(a if bound == "tilted" else 0 * a)
+
+    def log_sums(theta):
+        inside = np.prod(np.einsum("mtk,ymk->mty", weights, np.exp(theta)), axis=0)
+        return np.log(inside.sum(axis=1))[seen].sum()
+
+    for place in [(int(ids[0]), 0, 1), (17, 2, 0), (599, 1, 1), (550, 1, 0)]:
+        step = np.zeros_like(params.theta)
+        step[place] = 1e-4
+        slope = (log_sums(params.theta + step) - log_sums(params.theta - step)) / 2e-4
+        assert_allclose(expected[place], slope, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize(("M", "K"), [(1, 3), (2, 3), (3, 4), (4, 2)])
+def test_mean_field_tables(M, K):
+    rng = np.random.default_rng(0)
+    N = 70  # more than the lanes
+    gamma, table = rng.dirichlet(np.ones(K), (N, M)).astype(np.float32), rng.standard_normal(K**M).astype(np.float32)
+    states = np.array(joint_states(M, K))
+    joint = np.prod([gamma[:, m, states[:, m]] for m in range(M)], axis=0)
+    assert_allclose(joint_visits(gamma), joint.sum(axis=0), rtol=1e-4)
+    for layer in range(M):
+        out = np.empty((N, K))
+        expect_log_norm(gamma, table, layer, out)
+        others = np.prod([gamma[:, m, states[:, m]] for m in range(M) if m != layer] or [np.ones((N, K**M))], axis=0)
+        wanted = np.stack([(others * table)[:, states[:, layer] == k].sum(axis=1) for k in range(K)], axis=1)
+        assert_allclose(out, wanted, rtol=0, atol=1e-5)
