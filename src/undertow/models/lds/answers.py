@@ -25,7 +25,7 @@ from undertow.kernels.gaussian.smoother import (
     posterior_covariances,
     smooth,
     smooth_exact,
-    whiten_and_normalise,
+    whiten_and_normalize,
 )
 from undertow.kernels.gaussian.stream import ChainStream
 from undertow.models.base import Estimator, SavedState, TensorSpec, encode_sentences
@@ -118,7 +118,7 @@ class LDSAnswers(Estimator):
         return ids, offsets
 
     def _coordinates(self, vectors: Vectors) -> Vectors:
-        return whiten_and_normalise(vectors, self._whiten)
+        return whiten_and_normalize(vectors, self._whiten)
 
     def _states(self, ids: Any, offsets: Any, filtered: bool, exact: bool) -> Vectors:
         A, s = self.params_.A, self._steady

@@ -11,7 +11,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.linalg import LinAlgError
@@ -29,10 +29,9 @@ from undertow.kernels.gaussian.linalg import (
     solve_lyapunov,
     symmetrize,
 )
-from undertow.kernels.gaussian.moments import Array, LagOperator
+from undertow.kernels.gaussian.moments import LagOperator
+from undertow.kernels.types import F64
 from undertow.models.lds.params import LDSParams, SteadyState, steady_state
-
-Matrix = NDArray[np.float64]
 
 # Least share of variance left to the noise in any direction. EM crawls where there is nearly none: on the bundled books
 # (5,000 words, 50 components) 0.2 ends better after 400 iterations than 0.01, and better after 100 than 0.01 after 400.
@@ -48,16 +47,16 @@ class LikelihoodWarning(UserWarning):
 class FilterMoments(NamedTuple):
     """What the filtered means say of each other and of words, all h×h."""
 
-    X: list[Matrix]  # X_k = E[m_{t+k} m_t'], k = 0..L
-    r1: Matrix  # C'R_1 with R_1 = E[w_{t+1} m_t']
+    X: list[F64]  # X_k = E[m_{t+k} m_t'], k = 0..L
+    r1: F64  # C'R_1 with R_1 = E[w_{t+1} m_t']
 
 
 class Statistics(NamedTuple):
     """Expected second moments of a stationary sequence: what the M-step needs, and the likelihood at hand."""
 
-    E_xxT: Matrix  # (h, h) E[x_t x_t']
-    E_xnextxT: Matrix  # (h, h) E[x_{t+1} x_t']
-    E_wxT: Matrix  # (V or b, h) E[w_t x_t']
+    E_xxT: F64  # (h, h) E[x_t x_t']
+    E_xnextxT: F64  # (h, h) E[x_{t+1} x_t']
+    E_wxT: F64  # (V or b, h) E[w_t x_t']
     log_likelihood: float  # per token, of the parameters that the statistics were computed with
 
 
@@ -70,7 +69,7 @@ class Iteration(NamedTuple):
     seconds: float  # since the fit began
 
 
-def filter_moments(steady: SteadyState, A: Matrix, Phi: list[Matrix]) -> FilterMoments:
+def filter_moments(steady: SteadyState, A: F64, Phi: list[F64]) -> FilterMoments:
     """Moments of the filtered means from Φ_k = C'Ψ_kC, k = 1..L.
 
     Beyond the horizon the model predicts from the present, R_{L+1} = E[w_{t+L+1} m_t'] = C A^{L+1} X_0. Predicting from
@@ -88,7 +87,7 @@ def filter_moments(steady: SteadyState, A: Matrix, Phi: list[Matrix]) -> FilterM
     H_L = np.linalg.matrix_power(H, L)
     noise = K_c @ N @ K_c.T
 
-    def stationary(X_0: Matrix) -> Matrix:  # X_0 = HX_0H' + KR_1H' + HR_1'K' + KΨ_0K'
+    def stationary(X_0: F64) -> F64:  # X_0 = HX_0H' + KR_1H' + HR_1'K' + KΨ_0K'
         cross = K_c @ (known + ahead @ X_0 @ H_L.T) @ H.T
         return symmetrize(solve_lyapunov(powers, cross + cross.T + noise))
 
@@ -115,14 +114,14 @@ def filter_moments(steady: SteadyState, A: Matrix, Phi: list[Matrix]) -> FilterM
     return FilterMoments(X, r)
 
 
-def check_positive(X: Matrix, name: str) -> None:
+def check_positive(X: F64, name: str) -> None:
     """Raise LinAlgError for a second moment that no sequence has: what follows from it would be nonsense."""
     values = np.linalg.eigvalsh(X)
     if not values[0] >= -1e-6 * values[-1]:
         raise LinAlgError(f"the second moment of the {name} states is not positive, as the horizon is too short")
 
 
-def smoother_coefficients(steady: SteadyState, L: int) -> tuple[list[Matrix], Matrix]:
+def smoother_coefficients(steady: SteadyState, L: int) -> tuple[list[F64], F64]:
     """T_{−L}..T_L with E[w_t s_t'] = Σ_k Ψ_kC T_k + R_{L+1} Z, and Z.
 
     Unrolls E[w_{t+k}s_t'] = E[w_{t+k−1}s_t']J' + R_kP', started at k = −L by R_{−L}, and R_k = R_{k+1}H' + Ψ_kK'.
@@ -141,7 +140,7 @@ def smoother_coefficients(steady: SteadyState, L: int) -> tuple[list[Matrix], Ma
     return T, H.T @ Z
 
 
-def log_likelihood(steady: SteadyState, A: Matrix, filtered: FilterMoments, dimension: int) -> float:
+def log_likelihood(steady: SteadyState, A: F64, filtered: FilterMoments, dimension: int) -> float:
     """Mean log density of the innovations w_t − CAm_{t−1} on the complement of u, per token (lds.md §4)."""
     N, E = steady.N, steady.E
     h = len(A)
@@ -279,7 +278,7 @@ def fit_asos(
         params, best_value, again = best, -math.inf, True
 
 
-def reduced_basis(operator: LagOperator, params: LDSParams, n_extra: int) -> Array:
+def reduced_basis(operator: LagOperator, params: LDSParams, n_extra: int) -> NDArray[Any]:
     """An orthonormal basis of C and of the n_extra leading directions of all Ψ_kC and Ψ_k'C: where EM would take C.
 
     It costs the products of one full iteration, and holds far more of EM's path than as many columns of the leading
@@ -297,11 +296,11 @@ def reduced_basis(operator: LagOperator, params: LDSParams, n_extra: int) -> Arr
     return np.concatenate([C, orthonormal(operator.project(extra), against=[C])], axis=1)
 
 
-def into_basis(params: LDSParams, basis: Array) -> LDSParams:
+def into_basis(params: LDSParams, basis: NDArray[Any]) -> LDSParams:
     """The parameters in the coordinates of an orthonormal basis, which must hold the columns of C."""
     return params._replace(C=np.asarray(basis.T @ params.C, dtype=np.float64))
 
 
-def from_basis(params: LDSParams, basis: Array) -> LDSParams:
+def from_basis(params: LDSParams, basis: NDArray[Any]) -> LDSParams:
     """The parameters over the vocabulary again."""
     return params._replace(C=np.asarray(basis @ params.C, dtype=np.float64))

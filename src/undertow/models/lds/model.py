@@ -19,7 +19,7 @@ from undertow.engine import Engine, count_workers
 from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError
 from undertow.kernels.gaussian.linalg import symmetrize
-from undertow.kernels.gaussian.moments import Lost, Moments, reduce_moments, text_moments
+from undertow.kernels.gaussian.moments import Moments, WordDropout, reduce_moments, text_moments
 from undertow.models.base import (
     MOST,
     as_corpus,
@@ -238,7 +238,7 @@ class LDS(LDSAnswers):
         self.vocabulary_ = vocabulary
         self.dropped_ = np.zeros(len(vocabulary))
         if self.noise == "dropout":
-            self.dropped_ = Lost.of(vocabulary.counts, self._kappa(vocabulary), vocabulary.fallback()).share
+            self.dropped_ = WordDropout.of(vocabulary.counts, self._kappa(vocabulary), vocabulary.fallback()).share
         self.history_ = history
         self._prepare()
 

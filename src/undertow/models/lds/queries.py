@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from undertow.kernels.gaussian.linalg import Matrix, sqrt_and_inverse
-
-Floats = NDArray[np.float32]
+from undertow.kernels.gaussian.linalg import sqrt_and_inverse
+from undertow.kernels.types import F32, F64, I64
 
 FLOOR = 0.1  # δ: no word's probability falls below this share of its frequency (lds.md §4)
 ESCAPE = 1e-6  # shared by all words, so that none is impossible
@@ -22,18 +21,18 @@ class LinearLM(NamedTuple):
     That is the text after word dropout; a stand-in's probability is then given back to the words it stands in for.
     """
 
-    loading: Floats  # (h, V) √μ_i C_i
-    mu: Floats  # (V,)
-    fallback: NDArray[np.int64]  # (V,) the stand-in of each word
-    share: Floats  # (V,) of the stand-in's tokens that are dropped tokens of the word (or the stand-in's own)
+    loading: F32  # (h, V) √μ_i C_i
+    mu: F32  # (V,)
+    fallback: I64  # (V,) the stand-in of each word
+    share: F32  # (V,) of the stand-in's tokens that are dropped tokens of the word (or the stand-in's own)
 
 
 def language_model(
-    C: Matrix,
-    mu: NDArray[np.float64],
-    counts: NDArray[np.int64],
-    dropped: NDArray[np.float64],
-    fallback: NDArray[np.int64],
+    C: F64,
+    mu: F64,
+    counts: I64,
+    dropped: F64,
+    fallback: I64,
 ) -> LinearLM:
     stands_in = np.zeros(len(mu), dtype=bool)
     stands_in[fallback] = True
@@ -44,7 +43,7 @@ def language_model(
     return LinearLM(loading, mu.astype(np.float32), fallback, share.astype(np.float32))
 
 
-def dropped_probabilities(lm: LinearLM, predicted: Floats) -> Floats:
+def dropped_probabilities(lm: LinearLM, predicted: F32) -> F32:
     """(B, V) distributions over the text after dropout, for predicted states (B, h)."""
     p = predicted @ lm.loading
     p += lm.mu
@@ -53,7 +52,7 @@ def dropped_probabilities(lm: LinearLM, predicted: Floats) -> Floats:
     return p
 
 
-def next_word_probabilities(lm: LinearLM, predicted: Floats) -> Floats:
+def next_word_probabilities(lm: LinearLM, predicted: F32) -> F32:
     """(B, V) distributions of the next word for predicted states (B, h)."""
     p = dropped_probabilities(lm, predicted)
     given_back = p[:, lm.fallback] * lm.share
@@ -64,7 +63,7 @@ def next_word_probabilities(lm: LinearLM, predicted: Floats) -> Floats:
     return p
 
 
-def log_probabilities(lm: LinearLM, predicted: Floats, ids: NDArray[Any]) -> NDArray[np.float64]:
+def log_probabilities(lm: LinearLM, predicted: F32, ids: NDArray[Any]) -> F64:
     """log p of each token given the state predicted for it, a batch of tokens at a time."""
     out = np.empty(len(ids))
     batch = max(1, BATCH_NUMBERS // len(lm.mu))
@@ -80,19 +79,17 @@ def log_probabilities(lm: LinearLM, predicted: Floats, ids: NDArray[Any]) -> NDA
     return out
 
 
-def predicted_states(filtered: Floats, offsets: NDArray[np.int64], A: Matrix) -> Floats:
+def predicted_states(filtered: F32, offsets: I64, A: F64) -> F32:
     """p_t = A m_{t−1}; 0 at the start of a sentence."""
     previous = np.zeros_like(filtered)
     previous[1:] = filtered[:-1]
     starts = offsets[:-1][np.diff(offsets) > 0]
     previous[starts] = 0
-    out: Floats = previous @ A.T.astype(np.float32)
+    out: F32 = previous @ A.T.astype(np.float32)
     return out
 
 
-def transition_loadings(
-    A: Matrix, C: Matrix, Pi: Matrix, N: Matrix, mu: NDArray[np.float64], n: int
-) -> tuple[NDArray[np.float64], Matrix, Matrix]:
+def transition_loadings(A: F64, C: F64, Pi: F64, N: F64, mu: F64, n: int) -> tuple[F64, F64, F64]:
     """The n strongest transitions: correlations (n,), and how far each word stands out before and after them (V, n).
 
     Singular pairs of the model's lag-1 moment CAΠC' between whitened words. The paper takes those of A itself; in
@@ -104,7 +101,7 @@ def transition_loadings(
     return s[:n], lift @ (inverse @ vt[:n].T), lift @ (inverse @ u[:, :n])
 
 
-def nearest(vectors: Floats, query: Floats, n: int, allowed: NDArray[np.bool_]) -> tuple[NDArray[np.int64], Floats]:
+def nearest(vectors: F32, query: F32, n: int, allowed: NDArray[np.bool_]) -> tuple[I64, F32]:
     """The n allowed rows of unit `vectors` with the largest cosine to a unit query, best first."""
     cosines = np.where(allowed, vectors @ query, -np.inf)
     n = min(n, int(allowed.sum()))
