@@ -46,7 +46,7 @@ from undertow.kernels.gaussian.linalg import (
 )
 from undertow.kernels.gaussian.moments import text_moments
 from undertow.kernels.gaussian.smoother import filter_only, smooth, whiten_and_normalize
-from undertow.models.lds.em import EPSILON_D, MAX_RADIUS, fit_asos
+from undertow.models.lds.em import EPSILON_D, MAX_RADIUS, em_iterations
 from undertow.models.lds.init import identify
 from undertow.results.tagging import LocalTagger
 
@@ -351,7 +351,8 @@ def rows_of(text: Text, scale: Scale, tagged: tuple[list[Tagged], list[Tagged]])
         rows[noise] = Row(density, next_word_perplexity(m, text), hits, seconds)
         print(noise, density, rows[noise].perplexity, 100 * hits.mean(), f"{seconds:.0f} s", flush=True)
         if noise == "full-rank":
-            same, _ = fit_asos(moments, start._replace(M=explained), scale.iterations)
+            *_, last = em_iterations(moments, start._replace(M=explained), scale.iterations)
+            same = last.params
             C_y = U.T @ same.C[text.seen]
             library = Model(same.A, C_y, same.Q, np.eye(V - 1) - C_y @ same.M @ C_y.T)
             gap = abs(log_density(outside(library, text), text) - density[scale.iterations])
