@@ -23,7 +23,7 @@ import numpy as np
 
 from undertow import LDS, Corpus, LagCounts
 from undertow.kernels.gaussian.moments import text_moments
-from undertow.models.lds.em import LikelihoodWarning, e_step, evaluate, fit_asos
+from undertow.models.lds.em import LikelihoodWarning, e_step, em_iterations, evaluate
 from undertow.models.lds.init import identify
 from undertow.text.reading import ReadingOptions
 
@@ -95,9 +95,9 @@ def speed(corpus: Corpus, h: int, work: Path, n_iter: int) -> None:
     e_step(moments, params)
     one = time.perf_counter() - start
     start = time.perf_counter()
-    _, history = fit_asos(moments, params, 50)
+    *_, last = em_iterations(moments, params, 50)
     fifty = time.perf_counter() - start
-    reached = history[-1].log_likelihood
+    reached = last.objective
     print(
         f"likelihood: ours {likelihood:.2f}, 50 full iterations {reached:.2f} in {fifty:.0f} s (one E-step {one:.2f} s)"
     )
@@ -118,8 +118,8 @@ def monotone(corpus: Corpus) -> None:
                 moments = moments_of(counts, kappa=kappa, noise=noise)
                 with warnings.catch_warnings():
                     warnings.simplefilter("error", LikelihoodWarning)
-                    _, history = fit_asos(moments, identify(moments, h, np.random.default_rng(0)), 20)
-                values = [i.log_likelihood for i in history]
+                    steps = em_iterations(moments, identify(moments, h, np.random.default_rng(0)), 20)
+                    values = [step.objective for step in steps]
                 fall = max(0.0, *(a - b for a, b in zip(values[:-1], values[1:], strict=True)))
                 print(f"| {noise} | {kappa:.0f} | {h} | {values[0]:.2f} | {values[-1]:.2f} | {fall:.1e} |", flush=True)
 

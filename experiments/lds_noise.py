@@ -45,8 +45,8 @@ from undertow.kernels.gaussian.linalg import (
     symmetrize,
 )
 from undertow.kernels.gaussian.moments import text_moments
-from undertow.kernels.gaussian.smoother import filter_only, smooth, whiten_and_normalise
-from undertow.models.lds.em import EPSILON_D, MAX_RADIUS, fit_asos
+from undertow.kernels.gaussian.smoother import filter_only, smooth, whiten_and_normalize
+from undertow.models.lds.em import EPSILON_D, MAX_RADIUS, em_iterations
 from undertow.models.lds.init import identify
 from undertow.results.tagging import LocalTagger
 
@@ -293,7 +293,7 @@ def smoothed_vectors(m: Model, psi: list[Any], text: Text, sentences: list[list[
     size = np.sqrt(np.trace(S0) / len(S0))  # under far too much noise the states are too small for float32
     J_missing = gain_at_missing(m.A, m.Q, s.Sigma1, s.V_s)
     states = smooth(ids, offsets, missing, table_of(s, w) / size, m.A, s.H, s.J, J_missing)[1]
-    out = whiten_and_normalise(states, sqrt_and_inverse(S0 / size**2)[1])
+    out = whiten_and_normalize(states, sqrt_and_inverse(S0 / size**2)[1])
     return [out[a:b] for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
 
 
@@ -351,7 +351,8 @@ def rows_of(text: Text, scale: Scale, tagged: tuple[list[Tagged], list[Tagged]])
         rows[noise] = Row(density, next_word_perplexity(m, text), hits, seconds)
         print(noise, density, rows[noise].perplexity, 100 * hits.mean(), f"{seconds:.0f} s", flush=True)
         if noise == "full-rank":
-            same, _ = fit_asos(moments, start._replace(M=explained), scale.iterations)
+            *_, last = em_iterations(moments, start._replace(M=explained), scale.iterations)
+            same = last.params
             C_y = U.T @ same.C[text.seen]
             library = Model(same.A, C_y, same.Q, np.eye(V - 1) - C_y @ same.M @ C_y.T)
             gap = abs(log_density(outside(library, text), text) - density[scale.iterations])

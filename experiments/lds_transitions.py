@@ -104,7 +104,7 @@ def lds_readings(counts: LagCounts, h: int, n: int, name: str, settings: dict[st
     began = time.process_time()
     lds = LDS(h, random_state=0, n_jobs=1, **settings).fit(counts)
     seconds = time.process_time() - began
-    p, Pi, N = lds.params_, lds._stationary, lds._steady.N
+    p, Pi, N = lds.params_, lds._tables.stationary, lds._tables.steady.N
     _, before, after = transition_loadings(p.A, p.C, Pi, N, p.mu, n)
     lift = np.divide(1.0, np.sqrt(p.mu), out=np.zeros_like(p.mu), where=p.mu > 0)[:, None] * p.C
     root, inverse = sqrt_and_inverse(Pi)

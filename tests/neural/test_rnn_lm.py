@@ -15,6 +15,7 @@ from undertow.errors import InputError
 
 torch = pytest.importorskip("torch", reason="needs the extra torch")
 
+from undertow.models.lds.queries import token_states  # noqa: E402
 from undertow.neural import RNNLM, training  # noqa: E402
 from undertow.neural.training import lanes, next_word_loss, perplexity, train  # noqa: E402
 
@@ -51,8 +52,8 @@ def test_near_its_middle_the_network_is_the_filter(lds: LDS, nonlinearity: str) 
 
 
 def test_the_spread_is_that_of_the_states(lds: LDS, corpus: Corpus) -> None:
-    ids, offsets = lds._flat(list(corpus.token_lists())[:3000])
-    filtered = lds._states(ids, offsets, filtered=True, exact=False)
+    ids, offsets, missing = lds._encode(list(corpus.token_lists())[:3000])
+    filtered = token_states(lds.params_, lds._tables, ids, offsets, missing, filtered=True)
     assert_allclose(filtered.std(axis=0), lds.recurrence().spread, rtol=0.35)
 
 

@@ -18,7 +18,7 @@ from undertow.kernels.gaussian.smoother import (
     posterior_covariances,
     smooth,
     smooth_exact,
-    whiten_and_normalise,
+    whiten_and_normalize,
 )
 from undertow.kernels.gaussian.stream import ChainStream
 from undertow.models.lds import params as lds_params
@@ -354,15 +354,15 @@ def test_whitened_rows_are_units_and_zero_stays_zero() -> None:
     x, W = rng.standard_normal((6, h)), rng.standard_normal((h, h))
     x[2] = 0
     expected = x @ W.T
-    close(whiten_and_normalise(x, W, unit=False), expected, rtol=1e-6)
+    close(whiten_and_normalize(x, W, unit=False), expected, rtol=1e-6)
     size = np.linalg.norm(expected, axis=1, keepdims=True)
     size[2] = 1
-    close(whiten_and_normalise(x, W), expected / size, rtol=1e-6)
+    close(whiten_and_normalize(x, W), expected / size, rtol=1e-6)
     for scale in (1e-42, 1e-30, 1e30):  # squares of these are no float32
-        close(whiten_and_normalise(np.full((1, 4), scale, dtype=np.float32), None), np.full((1, 4), 0.5), rtol=1e-6)
-    assert whiten_and_normalise(np.zeros((0, h)), W).shape == (0, h)
+        close(whiten_and_normalize(np.full((1, 4), scale, dtype=np.float32), None), np.full((1, 4), 0.5), rtol=1e-6)
+    assert whiten_and_normalize(np.zeros((0, h)), W).shape == (0, h)
     before = x.astype(np.float32)
-    whiten_and_normalise(before, None)
+    whiten_and_normalize(before, None)
     assert_array_equal(before, x.astype(np.float32))
 
 

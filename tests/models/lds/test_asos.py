@@ -14,18 +14,25 @@ from undertow.models.lds import em as asos
 from undertow.models.lds.em import (
     LikelihoodWarning,
     e_step,
+    em_iterations,
     evaluate,
-    fit_asos,
     from_basis,
     into_basis,
     m_step,
     reduced_basis,
+    staged_iterations,
 )
 from undertow.models.lds.init import identify, random_start
-from undertow.models.lds.params import LDSParams, steady_state
+from undertow.models.lds.params import steady_state
 
 V, MAX_LAGS = 8, 24
 TRANSITION = np.array([[0.85, 0.10, 0.05], [0.05, 0.90, 0.05], [0.10, 0.10, 0.80]])
+
+
+def run_em(moments, start, n_iter, **options):
+    """The best parameters, and the likelihoods from the start on."""
+    steps = list(em_iterations(moments, start, n_iter, **options))
+    return steps[-1].params, [step.objective for step in steps]
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +52,7 @@ def params(text):
     """Parameters halfway through EM, so that nothing in them is special."""
     moments = moments_of(text, 7)
     params = identify(moments, 2, np.random.default_rng(1))
-    return fit_asos(moments, params, 3)[0]
+    return run_em(moments, params, 3)[0]
 
 
 @pytest.fixture(scope="module")
@@ -150,16 +157,16 @@ def test_the_m_step_is_the_best_of_its_neighbours(text, params):
 def test_em_climbs_from_a_random_start(text, update_Q):
     moments = moments_of(text, 16)
     start = random_start(moments, 2, np.random.default_rng(3))
-    params, history = fit_asos(moments, start, 60, update_Q=update_Q)
-    values = np.array([it.log_likelihood for it in history])
-    assert [it.number for it in history] == list(range(61))
+    params, history = run_em(moments, start, 60, update_Q=update_Q)
+    values = np.array(history)
+    assert len(history) == 61
     assert np.diff(values).min() > -1e-6
     assert values[-1] > values[0] + 0.05
     assert np.array_equal(params.Q, start.Q) != update_Q
     np.testing.assert_allclose(params.mu @ (params.C / np.sqrt(params.mu)[:, None]), 0, atol=1e-12)  # C'u = 0
     # subspace identification begins better and ends no worse
-    other = fit_asos(moments, identify(moments, 2, np.random.default_rng(0)), 60)[1]
-    assert other[0].log_likelihood > values[0] and other[-1].log_likelihood > values[-1] - 1e-6
+    other = run_em(moments, identify(moments, 2, np.random.default_rng(0)), 60)[1]
+    assert other[0] > values[0] and other[-1] > values[-1] - 1e-6
 
 
 def test_reduced_with_a_full_basis_is_the_full_em(text):
@@ -168,11 +175,11 @@ def test_reduced_with_a_full_basis_is_the_full_em(text):
     basis = reduced_basis(moments, start, V)
     assert basis.shape == (V, V - 1)
     np.testing.assert_allclose(basis.T @ basis, np.eye(V - 1), rtol=0, atol=1e-12)
-    full, history = fit_asos(moments, start, 10)
-    small, reduced_history = fit_asos(reduce_moments(moments, basis), into_basis(start, basis), 10)
+    full, history = run_em(moments, start, 10)
+    small, reduced_history = run_em(reduce_moments(moments, basis), into_basis(start, basis), 10)
     small = from_basis(small, basis)
     for ours, theirs in zip(reduced_history, history, strict=True):
-        assert ours.log_likelihood == pytest.approx(theirs.log_likelihood, rel=1e-10)
+        assert ours == pytest.approx(theirs, rel=1e-10)
     for name in ("A", "C", "Q", "M"):
         np.testing.assert_allclose(getattr(small, name), getattr(full, name), rtol=1e-6, atol=1e-8)
 
@@ -196,8 +203,8 @@ def test_em_is_monotone_on_real_text(book_counts, kappa, noise):
     start = identify(moments, 10, np.random.default_rng(0))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        params, history = fit_asos(moments, start, 20, tolerance=1e-4)
-    values = np.array([it.log_likelihood for it in history])
+        params, history = run_em(moments, start, 20, tolerance=1e-4)
+    values = np.array(history)
     # the tolerance is float32's: a density of 2,000 dimensions, of which nats in the thousands are constant
     assert len(values) == 21 and np.diff(values).min() > -1e-4
     assert values[-1] > values[0] + 0.01
@@ -208,18 +215,18 @@ def test_em_is_monotone_on_real_text(book_counts, kappa, noise):
 def test_reduced_em_comes_close_to_full_em_on_real_text(book_counts):
     moments = book_moments(book_counts, 100, "uniform")
     start = identify(moments, 10, np.random.default_rng(0))
-    _, history = fit_asos(moments, start, 20)
+    _, history = run_em(moments, start, 20)
     basis = reduced_basis(moments, start, 60)
-    small, reduced_history = fit_asos(reduce_moments(moments, basis), into_basis(start, basis), 20)
+    small, reduced_history = run_em(reduce_moments(moments, basis), into_basis(start, basis), 20)
     reduced = from_basis(small, basis)
-    gain = history[-1].log_likelihood - history[0].log_likelihood
-    reduced_gain = reduced_history[-1].log_likelihood - history[0].log_likelihood
+    gain = history[-1] - history[0]
+    reduced_gain = reduced_history[-1] - history[0]
     assert 0.95 * gain < reduced_gain < 1.001 * gain
     lifted = evaluate(moments, reduced)
-    assert lifted == pytest.approx(reduced_history[-1].log_likelihood, abs=2e-3)
+    assert lifted == pytest.approx(reduced_history[-1], abs=2e-3)
 
 
-def test_a_fall_raises_the_horizon_and_then_stops_with_the_best(text, params, monkeypatch):
+def test_a_fall_stops_with_the_best(text, params, monkeypatch):
     moments = moments_of(text, 8)
     good = asos.m_step
     calls = []
@@ -231,11 +238,47 @@ def test_a_fall_raises_the_horizon_and_then_stops_with_the_best(text, params, mo
         return new if len(calls) <= 2 else new._replace(A=-new.A)
 
     monkeypatch.setattr(asos, "m_step", bad_m_step)
-    with pytest.warns(LikelihoodWarning, match="likelihood fell from"):
-        best, history = fit_asos(moments, params, 20, n_lags=3)
-    assert {it.n_lags for it in history[:-1]} == {3} and history[-1].n_lags == 8  # 3, then 6, then all
-    assert evaluate(moments, best) == history[-1].log_likelihood
-    assert [it.number for it in history] == [0, 1, 2]
+    with pytest.warns(LikelihoodWarning, match="iteration 2 with the best parameters so far: the likelihood fell"):
+        best, history = run_em(moments, params, 20)
+    assert len(history) == 3
+    assert evaluate(moments, best) == history[-1] == max(history)
+
+
+def test_every_iteration_holds_the_best_parameters_so_far(text, params, monkeypatch):
+    """A fall within the tolerance goes on, but Ctrl-C behind it would keep the parameters before it."""
+    moments = moments_of(text, 8)
+    good = asos.m_step
+    calls = []
+
+    def bad_m_step(operator, stats, params, **options):
+        calls.append(None)
+        new = good(operator, stats, params, **options)
+        return new if len(calls) != 2 else new._replace(A=0.5 * new.A)
+
+    monkeypatch.setattr(asos, "m_step", bad_m_step)
+    steps = list(em_iterations(moments, params, 3, tolerance=np.inf))
+    assert steps[2].objective < steps[1].objective
+    assert steps[2].params is steps[1].params
+    for n in (1, 3):
+        assert evaluate(moments, steps[n].params) == max(s.objective for s in steps[: n + 1])
+
+
+def test_stages_follow_each_other(text):
+    moments = moments_of(text, 7, kappa=2.0)
+    start = identify(moments, 2, np.random.default_rng(0))
+    steps = list(staged_iterations(moments, start, n_iter=3, n_full=2, n_extra=2))
+    assert [s.params.basis is None for s in steps] == [False] * 3 + [True] * 2
+    assert all(s.params.lifted().C.shape == (V, 2) for s in steps)
+    only = list(staged_iterations(moments, start, n_iter=0, n_full=0, n_extra=2))
+    assert [s.objective for s in only] == [evaluate(moments, start)] and only[0].params.lifted() is start
+
+
+def test_a_fit_whose_first_step_fails_yields_its_start(text, params, monkeypatch):
+    moments = moments_of(text, 4)
+    monkeypatch.setattr(asos, "m_step", lambda *_, **__: params._replace(A=np.full_like(params.A, np.nan)))
+    with pytest.warns(LikelihoodWarning, match="not finite"):
+        steps = list(staged_iterations(moments, params, n_iter=3, n_full=0, n_extra=2))
+    assert len(steps) == 1 and np.isfinite(steps[0].objective)
 
 
 def test_a_step_that_fails_never_leaves_nan(text, params, monkeypatch):
@@ -246,7 +289,7 @@ def test_a_step_that_fails_never_leaves_nan(text, params, monkeypatch):
 
     monkeypatch.setattr(asos, "m_step", nan_m_step)
     with pytest.warns(LikelihoodWarning, match="not finite"):
-        best, history = fit_asos(moments, params, 5)
+        best, history = run_em(moments, params, 5)
     assert best is params and len(history) == 1
 
 
@@ -254,13 +297,4 @@ def test_statistics_that_no_text_has_are_refused(text, params):
     moments = moments_of(text, 4)
     wrong = moments._replace(lags=tuple(lag._replace(data=-3 * lag.data, left=-3 * lag.left) for lag in moments.lags))
     with pytest.raises(InputError, match="EM cannot start"):
-        fit_asos(wrong, params, 3)
-    with pytest.raises(InputError, match="lags 1 to 4 are known"):
-        fit_asos(moments, params, 3, n_lags=5)
-
-
-def test_the_callback_sees_every_iteration(text, params):
-    seen = []
-    _, history = fit_asos(moments_of(text, 4), params, 3, callback=lambda it, p: seen.append((it, p)))
-    assert [it for it, _ in seen] == history
-    assert all(isinstance(p, LDSParams) for _, p in seen)
+        run_em(wrong, params, 3)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import itertools
+import json
 import warnings
+from abc import ABC
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +18,10 @@ from undertow import LDS, Corpus, LagCounts, load
 from undertow.engine import DaskCluster
 from undertow.errors import InputError
 from undertow.kernels.gaussian.gains import gain_at_missing
-from undertow.models.lds.queries import FLOOR, log_probabilities, next_word_probabilities
+from undertow.models.base import Estimator
+from undertow.models.fitting import InterruptedFitWarning, TrainingEvent
+from undertow.models.lds import em
+from undertow.models.lds.queries import ESCAPE, FLOOR, dropped_probabilities, language_model, token_log_probabilities
 
 DATA = Path(__file__).parents[3] / "src" / "undertow" / "data"
 TINY = {"n_components": 2, "lags": 3, "ssid_lags": 2, "n_iter": 2, "kappa": 1.0, "random_state": 0}
@@ -54,7 +59,7 @@ def some(corpus: Corpus) -> list[list[str]]:
 
 def loops(model: LDS, sentence: list[str]) -> tuple[np.ndarray, np.ndarray]:
     """Filtered and smoothed states by the definition, one token after the other, in float64."""
-    s, A = model._steady, model.params_.A
+    s, A = model._tables.steady, model.params_.A
     C, mu = model.params_.C, model.params_.mu
     m, filtered = np.zeros(len(A)), []
     for word in sentence:
@@ -84,6 +89,14 @@ def give_back(model: LDS, p: np.ndarray) -> np.ndarray:
         gone = counts[group] * np.where(group == c, 1, model.dropped_[group])
         out[group] += p[c] * gone / max(gone.sum(), 1e-300)
     return out
+
+
+def next_word_probabilities(lm, predicted: np.ndarray) -> np.ndarray:
+    """(B, V) distributions of the next word for predicted states (B, h), all of each row at once."""
+    p = dropped_probabilities(lm, predicted)
+    given_back = p[:, lm.fallback] * lm.share
+    p[:, np.unique(lm.fallback)] = 0  # a stand-in's own tokens are in what is given back
+    return (1 - ESCAPE) * (p + given_back) + ESCAPE / p.shape[1]
 
 
 def unit(model: LDS, x: np.ndarray) -> np.ndarray:
@@ -184,14 +197,15 @@ def test_probabilities_are_those_of_the_definition(model: LDS, some: list[list[s
             p = np.maximum(mu + np.sqrt(mu) * (C @ predicted[t]), FLOOR * mu)
             p = (1 - 1e-6) * give_back(model, p / p.sum()) + 1e-6 / len(p)
             assert values[t] == pytest.approx(np.log(p[model.vocabulary_.id(word)]), rel=1e-3)
-    lm = model._language_model()
+    vocabulary = model.vocabulary_
+    lm = language_model(C, mu, vocabulary.counts, model.dropped_, vocabulary.fallback())
     rows = next_word_probabilities(lm, np.random.default_rng(0).standard_normal((5, len(A))).astype(np.float32))
     assert_allclose(rows.sum(axis=1), 1, rtol=1e-4)
     assert rows.min() > 0
     ids = np.array([0, 1, 7, 500, 1999])
     states = np.random.default_rng(1).standard_normal((5, len(A))).astype(np.float32)
     picked = np.log(next_word_probabilities(lm, states)[np.arange(5), ids])
-    assert_allclose(log_probabilities(lm, states, ids), picked, rtol=1e-4)
+    assert_allclose(token_log_probabilities(lm, states, ids), picked, rtol=1e-4)
 
 
 def test_em_makes_a_better_language_model(counts: LagCounts, model: LDS, corpus: Corpus) -> None:
@@ -235,16 +249,48 @@ def test_partial_fit_adds_counts(corpus: Corpus, tmp_path: Path) -> None:
     first = Corpus.from_sentences(sentences[:2000], vocabulary=corpus.vocabulary)
     settings = {**SMALL, "lags": 3, "ssid_lags": 2}
     online = LDS(**settings).partial_fit(first)
-    before = online.params_.C.copy()
+    before, first_history = online.params_.C.copy(), online.history_
     online.partial_fit(sentences[2000:])
     whole = LagCounts.from_corpus(Corpus.from_sentences(sentences, vocabulary=corpus.vocabulary), lags=3)
     assert (online._counts.matrix(2) != whole.matrix(2)).nnz == 0
     assert np.abs(online.params_.C - before).max() > 1e-6
+    assert online.history_[:8] == first_history and len(online.history_) == 16
     batch = LDS(**settings).fit(whole)
     assert online.history_[-1] > batch.history_[0] - 0.5  # it went on, it did not start again from nothing
     online.save(tmp_path / "m")
     with pytest.raises(InputError, match="loaded LDS"):
         load(tmp_path / "m").partial_fit(sentences)
+
+
+def test_verbose_logs_every_iteration(counts: LagCounts, caplog: pytest.LogCaptureFixture) -> None:
+    lds = LDS(**SMALL, verbose=True).fit(counts)
+    lines = [r.getMessage() for r in caplog.records if r.name == "undertow"]
+    assert len(lines) == len(lds.history_) == 8 and lines[0].startswith("iteration 1 of 8: objective ")
+
+
+def test_verbose_is_not_saved_so_that_older_models_load(model: LDS, tmp_path: Path) -> None:
+    copy.copy(model).set_params(verbose=True).save(tmp_path / "m")
+    assert "verbose" not in json.loads((tmp_path / "m" / "config.json").read_text())["params"]
+    assert load(tmp_path / "m").verbose is False
+
+
+def test_warnings_name_the_line_that_called_fit(counts: LagCounts, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(event: TrainingEvent) -> None:
+        if event.iteration == 2:
+            raise KeyboardInterrupt
+
+    with pytest.warns(InterruptedFitWarning, match="after 2 iterations") as caught:
+        lds = LDS(**SMALL, callbacks=[interrupt]).fit(counts)
+    assert caught[0].filename == __file__ and len(lds.history_) == 2
+    good = em.m_step
+    monkeypatch.setattr(em, "m_step", lambda *a, **k: (new := good(*a, **k))._replace(A=-new.A))
+    with pytest.warns(em.LikelihoodWarning) as caught:
+        lds = LDS(**SMALL).fit(counts)
+    assert caught[0].filename == __file__ and np.isfinite(lds.history_).all()
+
+
+def test_no_mixins() -> None:
+    assert LDS.__mro__[1:3] == (Estimator, ABC)
 
 
 def test_transitions(model: LDS) -> None:

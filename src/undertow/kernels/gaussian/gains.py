@@ -18,24 +18,23 @@ from numba import njit
 from numpy.typing import NDArray
 
 from undertow.kernels.gaussian.linalg import solve_riccati, symmetrize
-from undertow.kernels.gaussian.recursions import Floats, Ints, Steps, memory_of
-
-Matrix = NDArray[Any]  # float64; NumPy types the solvers by any float
+from undertow.kernels.gaussian.recursions import Steps, memory_of
+from undertow.kernels.types import F32, F64, I64
 
 
 class Gains(NamedTuple):
     """The graph of covariances with the gains on its edges, and the model they belong to."""
 
-    A: Matrix
-    Q: Matrix
-    N: Matrix
-    M: Matrix
+    A: F64
+    Q: F64
+    N: F64
+    M: F64
     tol: float
-    predicted: tuple[Matrix, ...]  # Σ_{t|t−1} of each node; node 0 is Π
-    edge: Ints  # (nodes, 2): the edge for an observed and for a missing token, −1 where not yet tabulated
-    target: Ints  # (edges,): the node behind each edge
-    gain: tuple[Floats, ...]  # K_c of each edge, zero where the token is missing
-    backward: tuple[Floats, ...]  # J = Σ_{t|t} A' Σ_{t+1|t}^{-1} of each edge
+    predicted: tuple[F64, ...]  # Σ_{t|t−1} of each node; node 0 is Π
+    edge: I64  # (nodes, 2): the edge for an observed and for a missing token, −1 where not yet tabulated
+    target: I64  # (edges,): the node behind each edge
+    gain: tuple[F32, ...]  # K_c of each edge, zero where the token is missing
+    backward: tuple[F32, ...]  # J = Σ_{t|t} A' Σ_{t+1|t}^{-1} of each edge
     steady: int  # the steady node
     gap: float  # relative distance of the last tabulated covariance before the steady one from it
 
@@ -44,19 +43,19 @@ class Gains(NamedTuple):
         return len(self.gain)
 
 
-def condition(Sigma: Matrix, N: Matrix, M: Matrix) -> tuple[Matrix, Matrix]:
+def condition(Sigma: F64, N: F64, M: F64) -> tuple[F64, F64]:
     """K_c and the filtered covariance, given the predicted one."""
-    K_c = np.linalg.solve((np.eye(len(N)) + N @ (Sigma - M)).T, Sigma).T
+    K_c = _solve((np.eye(len(N)) + N @ (Sigma - M)).T, Sigma).T
     return K_c, symmetrize(Sigma - K_c @ N @ Sigma)
 
 
-def predict(Sigma_filt: Matrix, A: Matrix, Q: Matrix) -> tuple[Matrix, Matrix]:
+def predict(Sigma_filt: F64, A: F64, Q: F64) -> tuple[F64, F64]:
     """The next predicted covariance and the smoother's gain J that leads back from it."""
     Sigma_pred = symmetrize(A @ Sigma_filt @ A.T + Q)
-    return Sigma_pred, np.linalg.solve(Sigma_pred, A @ Sigma_filt).T
+    return Sigma_pred, _solve(Sigma_pred, A @ Sigma_filt).T
 
 
-def gain_at_missing(A: Matrix, Q: Matrix, Sigma1: Matrix, V_s: Matrix) -> Matrix:
+def gain_at_missing(A: F64, Q: F64, Sigma1: F64, V_s: F64) -> F64:
     """The steady smoother's J at a missing token, given the steady predicted and smoothed covariances.
 
     The filtered covariance of a missing token is the predicted Σ1, so the token after it is predicted with
@@ -68,14 +67,14 @@ def gain_at_missing(A: Matrix, Q: Matrix, Sigma1: Matrix, V_s: Matrix) -> Matrix
     Y = Ω^{-1} + Σ1 and X = Ω^{-1} + Σ2 it is similar to A'X^{-1}Y, and AYA' ⪯ X because Ω ⪰ A'(Q + Ω^{-1})^{-1}A.
     """
     Sigma2 = symmetrize(A @ Sigma1 @ A.T + Q)
-    right = Sigma2 - V_s @ np.linalg.solve(Sigma1, Sigma2 - Sigma1)
-    return np.linalg.solve(right.T, A @ Sigma1).T
+    right = Sigma2 - V_s @ _solve(Sigma1, Sigma2 - Sigma1)
+    return _solve(right.T, A @ Sigma1).T
 
 
-def exact_gains(A: Matrix, Q: Matrix, N: Matrix, M: Matrix, Pi: Matrix, tol: float = 1e-6, most: int = 64) -> Gains:
+def exact_gains(A: F64, Q: F64, N: F64, M: F64, Pi: F64, tol: float = 1e-6, most: int = 64) -> Gains:
     """Gains of the first steps from Σ_{1|0} = Π until the covariance is steady within tol, at most `most` of them."""
     A, Q, N, M, Pi = (np.asarray(X, dtype=np.float64) for X in (A, Q, N, M, Pi))
-    information: Matrix = np.linalg.solve(np.eye(len(N)) - N @ M, N)  # (N^{-1} − M)^{-1}, also for singular N
+    information: F64 = _solve(np.eye(len(N)) - N @ M, N)  # (N^{-1} − M)^{-1}, also for singular N
     Sigma1 = solve_riccati(A, symmetrize(information), Q)
     path = [Pi]
     while len(path) < most and _distance(path[-1], Sigma1) > tol:
@@ -93,9 +92,7 @@ def exact_gains(A: Matrix, Q: Matrix, N: Matrix, M: Matrix, Pi: Matrix, tol: flo
     return grown.gains()
 
 
-def cover(
-    gains: Gains, missing: NDArray[np.bool_], begin: Ints, length: Ints, most_edges: int
-) -> tuple[Gains, Ints, int]:
+def cover(gains: Gains, missing: NDArray[np.bool_], begin: I64, length: I64, most_edges: int) -> tuple[Gains, I64, int]:
     """Gains for the missing patterns of these sentences, the edge of each of their tokens, and how many are covered.
 
     Sentences are taken in order until the graph has most_edges edges; the first is always covered.
@@ -135,9 +132,7 @@ def steps_of(gains: Gains) -> Steps:
     return Steps(forward, backward, gain, max(memory_of(A - K_c @ NA), memory_of(J)))
 
 
-def posterior_covariances(
-    missing: NDArray[np.bool_], A: Matrix, Q: Matrix, N: Matrix, M: Matrix, Pi: Matrix
-) -> tuple[Matrix, Matrix]:
+def posterior_covariances(missing: NDArray[np.bool_], A: F64, Q: F64, N: F64, M: F64, Pi: F64) -> tuple[F64, F64]:
     """Filtered and smoothed covariances (T, h, h) of the states of one sentence, given which tokens are missing."""
     n, h = len(missing), len(A)
     filtered, predicted, back = np.empty((n, h, h)), np.empty((n + 1, h, h)), np.empty((n, h, h))
@@ -151,7 +146,12 @@ def posterior_covariances(
     return filtered, smoothed
 
 
-def _distance(X: Matrix, Y: Matrix) -> float:
+def _solve(X: F64, Y: F64) -> F64:
+    """`np.linalg.solve`, whose result NumPy types as any float."""
+    return np.asarray(np.linalg.solve(X, Y), dtype=np.float64)
+
+
+def _distance(X: F64, Y: F64) -> float:
     return float(np.linalg.norm(X - Y) / np.linalg.norm(Y))
 
 

@@ -6,25 +6,26 @@ Block (i, j) is Ψ_{r+i−j}. It is applied through the lag operator and never f
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from undertow.errors import InputError
 from undertow.kernels.gaussian.linalg import RANK_TOLERANCE, gram, orthonormal
-from undertow.kernels.gaussian.moments import Array, LagOperator
+from undertow.kernels.gaussian.moments import LagOperator
+from undertow.kernels.types import F64
 
 
 class HankelSVD(NamedTuple):
     """Leading singular triplets of the block Hankel matrix; block i of `left` is left[i]."""
 
-    left: Array  # (r, V, h)
-    values: NDArray[np.float64]  # (h,)
-    right: Array  # (r, V, h)
+    left: NDArray[Any]  # (r, V, h)
+    values: F64  # (h,)
+    right: NDArray[Any]  # (r, V, h)
 
 
-def apply_hankel(operator: LagOperator, X: Array, *, transposed: bool = False) -> Array:
+def apply_hankel(operator: LagOperator, X: NDArray[Any], *, transposed: bool = False) -> NDArray[Any]:
     """The block Hankel matrix times X, or its transpose times X; blocks are stacked, (r, V, n) → (r, V, n).
 
     Block (i, j) is Ψ_{r+i−j}. Each Ψ_k is applied once, to all the blocks that meet it side by side, so that the sparse
@@ -46,7 +47,7 @@ def apply_hankel(operator: LagOperator, X: Array, *, transposed: bool = False) -
 def hankel_svd(
     operator: LagOperator,
     h: int,
-    draw: Callable[[tuple[int, ...]], Array],
+    draw: Callable[[tuple[int, ...]], NDArray[Any]],
     *,
     r: int,
     oversample: int = 10,
@@ -84,6 +85,6 @@ def hankel_svd(
     return HankelSVD((basis @ turn.astype(basis.dtype)).reshape(r, V, h), values, right.reshape(r, V, h))
 
 
-def stacked(X: Array) -> Array:
+def stacked(X: NDArray[Any]) -> NDArray[Any]:
     """(r, V, n) blocks as one (r·V, n) matrix."""
     return X.reshape(-1, X.shape[-1])

@@ -14,15 +14,14 @@ from numpy.linalg import LinAlgError
 from numpy.typing import NDArray
 
 from undertow.errors import InputError
-
-Matrix = NDArray[np.float64]
+from undertow.kernels.types import F64
 
 MAX_DOUBLINGS = 50  # 2^50 steps of the recursion: a radius of 1 - 1e-14 would still have converged
 RANK_TOLERANCE = 1e-6  # singular values below this share of the largest are rounding of float32
 HUGE = 1e60  # powers beyond it only grow, and their products would overflow
 
 
-def symmetrize(X: Matrix) -> Matrix:
+def symmetrize(X: F64) -> F64:
     """(X + X') / 2: takes away the rounding that makes a symmetric matrix a little asymmetric."""
     return 0.5 * (X + X.T)
 
@@ -53,7 +52,7 @@ def check_covariance(X: NDArray[np.floating], what: str, tolerance: float) -> No
             raise InputError(f"the {what} has a negative eigenvalue: it is no covariance.") from None
 
 
-def project_psd(X: Matrix, floor: float = 0.0) -> Matrix:
+def project_psd(X: F64, floor: float = 0.0) -> F64:
     """The nearest symmetric matrix whose eigenvalues are at least `floor` times the largest (and 0)."""
     values, vectors = _eigh(X)
     low = floor * max(float(values[-1]), 0.0)
@@ -62,7 +61,7 @@ def project_psd(X: Matrix, floor: float = 0.0) -> Matrix:
     return symmetrize((vectors * np.maximum(values, low)) @ vectors.T)
 
 
-def sqrt_and_inverse(N: Matrix, floor: float = 1e-13) -> tuple[Matrix, Matrix]:
+def sqrt_and_inverse(N: F64, floor: float = 1e-13) -> tuple[F64, F64]:
     """N^½ and N^{-½} of a psd matrix; eigenvalues below `floor` times the largest are raised to it."""
     values, vectors = _eigh(N)
     if values[-1] <= 0:
@@ -71,7 +70,7 @@ def sqrt_and_inverse(N: Matrix, floor: float = 1e-13) -> tuple[Matrix, Matrix]:
     return symmetrize((vectors * root) @ vectors.T), symmetrize((vectors / root) @ vectors.T)
 
 
-def clip_explained(M: Matrix, N: Matrix, epsilon: float, tiny: float = 1e-10) -> Matrix:
+def clip_explained(M: F64, N: F64, epsilon: float, tiny: float = 1e-10) -> F64:
     """M with the eigenvalues of N^½MN^½ clipped to [tiny, 1 − epsilon], direction by direction.
 
     They are the shares of the variance that the state explains: at 1 the noise covariance I − CMC' is singular.
@@ -84,18 +83,18 @@ def clip_explained(M: Matrix, N: Matrix, epsilon: float, tiny: float = 1e-10) ->
     return symmetrize(inverse @ inner @ inverse)
 
 
-def spectral_radius(A: Matrix) -> float:
+def spectral_radius(A: F64) -> float:
     check_finite(A)
     return float(np.abs(np.linalg.eigvals(A)).max())
 
 
-def shrink_radius(A: Matrix, limit: float) -> Matrix:
+def shrink_radius(A: F64, limit: float) -> F64:
     """A, scaled down if its spectral radius is above `limit`."""
     radius = spectral_radius(A)
     return A if radius <= limit else A * (limit / radius)
 
 
-def solve_riccati(A: Matrix, G: Matrix, Q: Matrix) -> Matrix:
+def solve_riccati(A: F64, G: F64, Q: F64) -> F64:
     """X = A X (I + G X)^{-1} A' + Q for psd G and Q, by structure-preserving doubling.
 
     With G = C'D⁺C it is the predicted covariance of the steady Kalman filter. Equivalent to
@@ -116,7 +115,7 @@ def solve_riccati(A: Matrix, G: Matrix, Q: Matrix) -> Matrix:
     raise LinAlgError("the Riccati equation did not converge: is the pair (A, C) detectable?")
 
 
-def doubling_powers(F: Matrix) -> list[Matrix]:
+def doubling_powers(F: F64) -> list[F64]:
     """F, F², F⁴, … until they vanish: what `solve_lyapunov` needs of F, to share between right-hand sides."""
     check_finite(F)
     powers = [F]
@@ -130,7 +129,7 @@ def doubling_powers(F: Matrix) -> list[Matrix]:
     raise LinAlgError("the Lyapunov equation has no stationary solution: the spectral radius is not below 1")
 
 
-def solve_lyapunov(powers: Sequence[Matrix], W: Matrix) -> Matrix:
+def solve_lyapunov(powers: Sequence[F64], W: F64) -> F64:
     """X = F X F' + W, given `doubling_powers(F)`. Equivalent to `scipy.linalg.solve_discrete_lyapunov(F, W)`."""
     X = W
     for F in powers:
@@ -139,7 +138,7 @@ def solve_lyapunov(powers: Sequence[Matrix], W: Matrix) -> Matrix:
     return X
 
 
-def gram(X: NDArray[Any]) -> Matrix:
+def gram(X: NDArray[Any]) -> F64:
     """X'X in double precision, a slice of rows at a time."""
     total = np.zeros((X.shape[1], X.shape[1]))
     for start in range(0, len(X), 8192):
@@ -173,7 +172,7 @@ def leading_range(X: NDArray[Any], n: int) -> NDArray[Any]:
     return out
 
 
-def _eigh(X: Matrix) -> tuple[Matrix, Matrix]:
+def _eigh(X: F64) -> tuple[F64, F64]:
     check_finite(X)
     values, vectors = np.linalg.eigh(symmetrize(X))
     return values, vectors

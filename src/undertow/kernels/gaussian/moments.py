@@ -27,9 +27,8 @@ from scipy.sparse import csr_array
 
 from undertow.errors import InputError
 from undertow.kernels.gaussian.spmm import spmm
+from undertow.kernels.types import F64
 
-Array = NDArray[Any]
-Vector = NDArray[np.float64]
 Noise = Literal["uniform", "dropout"]
 
 
@@ -37,7 +36,7 @@ class LagOperator(Protocol):
     """All that subspace identification and EM know of text: products with Ψ_k, in full or within a basis."""
 
     @property
-    def mu(self) -> Vector: ...  # (V,) word probabilities of the smoothed text
+    def mu(self) -> F64: ...  # (V,) word probabilities of the smoothed text
 
     @property
     def n_lags(self) -> int: ...  # Ψ_1..Ψ_{n_lags} are known
@@ -51,31 +50,31 @@ class LagOperator(Protocol):
     @property
     def dtype(self) -> np.dtype[Any]: ...  # precision of the products
 
-    def forward(self, k: int, X: Array) -> Array: ...  # Ψ_k X
+    def forward(self, k: int, X: NDArray[Any]) -> NDArray[Any]: ...  # Ψ_k X
 
-    def backward(self, k: int, X: Array) -> Array: ...  # Ψ_k' X
+    def backward(self, k: int, X: NDArray[Any]) -> NDArray[Any]: ...  # Ψ_k' X
 
-    def project(self, X: Array) -> Array: ...  # Ψ_0 X
+    def project(self, X: NDArray[Any]) -> NDArray[Any]: ...  # Ψ_0 X
 
 
 class LagMatrix(NamedTuple):
     """Ψ_k = S + left right' with S sparse, kept by rows and (as `t_…`) by columns, so that both products gather."""
 
-    indptr: Array
-    indices: Array
-    data: Array
-    t_indptr: Array
-    t_indices: Array
-    t_data: Array
-    left: Array  # (V, few)
-    right: Array  # (V, few)
+    indptr: NDArray[Any]
+    indices: NDArray[Any]
+    data: NDArray[Any]
+    t_indptr: NDArray[Any]
+    t_indices: NDArray[Any]
+    t_data: NDArray[Any]
+    left: NDArray[Any]  # (V, few)
+    right: NDArray[Any]  # (V, few)
 
 
 class Moments(NamedTuple):
     """The operator over the whole vocabulary."""
 
-    mu: Vector  # (V,) word probabilities μ of the smoothed text
-    u: Vector  # (V,) √μ, a unit vector
+    mu: F64  # (V,) word probabilities μ of the smoothed text
+    u: F64  # (V,) √μ, a unit vector
     lags: tuple[LagMatrix, ...]
     n_threads: int
 
@@ -95,21 +94,21 @@ class Moments(NamedTuple):
     def dtype(self) -> np.dtype[Any]:
         return self.lags[0].data.dtype
 
-    def forward(self, k: int, X: Array) -> Array:
+    def forward(self, k: int, X: NDArray[Any]) -> NDArray[Any]:
         return apply_lag(self, k, X)
 
-    def backward(self, k: int, X: Array) -> Array:
+    def backward(self, k: int, X: NDArray[Any]) -> NDArray[Any]:
         return apply_lag_transposed(self, k, X)
 
-    def project(self, X: Array) -> Array:
+    def project(self, X: NDArray[Any]) -> NDArray[Any]:
         return apply_lag_zero(self, X)
 
 
 class ReducedMoments(NamedTuple):
     """The operator within an orthonormal basis B of u^⊥: dense B'Ψ_kB, and Ψ_0 = I."""
 
-    mu: Vector  # (V,), as in full
-    psi: NDArray[np.float64]  # (n_lags, b, b)
+    mu: F64  # (V,), as in full
+    psi: F64  # (n_lags, b, b)
     dimension: int  # as in full: what lies outside the basis is noise of variance 1
 
     @property
@@ -124,19 +123,19 @@ class ReducedMoments(NamedTuple):
     def dtype(self) -> np.dtype[Any]:
         return self.psi.dtype
 
-    def forward(self, k: int, X: Array) -> Array:
-        product: Array = self.psi[k - 1] @ X
+    def forward(self, k: int, X: NDArray[Any]) -> NDArray[Any]:
+        product: NDArray[Any] = self.psi[k - 1] @ X
         return product
 
-    def backward(self, k: int, X: Array) -> Array:
-        product: Array = self.psi[k - 1].T @ X
+    def backward(self, k: int, X: NDArray[Any]) -> NDArray[Any]:
+        product: NDArray[Any] = self.psi[k - 1].T @ X
         return product
 
-    def project(self, X: Array) -> Array:
+    def project(self, X: NDArray[Any]) -> NDArray[Any]:
         return X
 
 
-def apply_lag(moments: Moments, k: int, X: Array) -> Array:
+def apply_lag(moments: Moments, k: int, X: NDArray[Any]) -> NDArray[Any]:
     """Ψ_k X."""
     lag = moments.lags[k - 1]
     X = np.ascontiguousarray(X, dtype=lag.data.dtype)
@@ -145,7 +144,7 @@ def apply_lag(moments: Moments, k: int, X: Array) -> Array:
     return out
 
 
-def apply_lag_transposed(moments: Moments, k: int, X: Array) -> Array:
+def apply_lag_transposed(moments: Moments, k: int, X: NDArray[Any]) -> NDArray[Any]:
     """Ψ_k' X = Ψ_{−k} X."""
     lag = moments.lags[k - 1]
     X = np.ascontiguousarray(X, dtype=lag.data.dtype)
@@ -154,47 +153,47 @@ def apply_lag_transposed(moments: Moments, k: int, X: Array) -> Array:
     return out
 
 
-def apply_lag_zero(moments: Moments, X: Array) -> Array:
+def apply_lag_zero(moments: Moments, X: NDArray[Any]) -> NDArray[Any]:
     """Ψ_0 X = X − u(u'X), and 0 in the rows of words that never occur."""
     u = moments.u
-    out: Array = X - np.outer(u, u @ X).astype(X.dtype, copy=False)
+    out: NDArray[Any] = X - np.outer(u, u @ X).astype(X.dtype, copy=False)
     out[u == 0] = 0
     return out
 
 
-def reduce_moments(moments: LagOperator, basis: Array) -> ReducedMoments:
+def reduce_moments(moments: LagOperator, basis: NDArray[Any]) -> ReducedMoments:
     """The operator within the columns of `basis` (orthonormal, in u^⊥): one wide product for each lag."""
     narrow = np.ascontiguousarray(basis, dtype=moments.dtype)
     psi = np.stack([narrow.T @ moments.forward(k, narrow) for k in range(1, moments.n_lags + 1)])
     return ReducedMoments(moments.mu, psi.astype(np.float64), moments.dimension)
 
 
-class Lost(NamedTuple):
+class WordDropout(NamedTuple):
     """Word dropout: a token of word i becomes its stand-in (the unknown word, or a class) with probability share_i.
 
     The channel is G = diag(1 − share) + E Λ' with E the one-hot columns of the stand-ins and Λ_{ic} = share_i where c
     stands in for i. A word seen c times keeps c/(c + κ) of its tokens; stand-ins keep all of theirs.
     """
 
-    share: Vector  # (V,)
-    column: Array  # (V,) which of the stand-ins
-    stands_in: Array  # ids of the stand-ins
+    share: F64  # (V,)
+    column: NDArray[Any]  # (V,) which of the stand-ins
+    stands_in: NDArray[Any]  # ids of the stand-ins
 
     @classmethod
-    def of(cls, word_counts: Array, kappa: float, fallback: Array) -> Lost:
+    def of(cls, word_counts: NDArray[Any], kappa: float, fallback: NDArray[Any]) -> WordDropout:
         c = np.asarray(word_counts, dtype=np.float64)
         stands_in, column = np.unique(fallback, return_inverse=True)
         share = 1 - np.divide(c, c + kappa, out=np.zeros(len(c)), where=c > 0)
         share[stands_in] = 0
         return cls(share, column, stands_in)
 
-    def drop(self, x: Array) -> Array:
+    def drop(self, x: NDArray[Any]) -> NDArray[Any]:
         """G x for a vector or for columns."""
-        out: Array = ((1 - self.share) * x.T).T
+        out: NDArray[Any] = ((1 - self.share) * x.T).T
         np.add.at(out, self.stands_in[self.column], (self.share * x.T).T)
         return out
 
-    def dropped(self, P: csr_array, left: Array, right: Array) -> tuple[Array, Array]:
+    def dropped(self, P: csr_array, left: NDArray[Any], right: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         """(left, right) of G(P + left right')G' − diag(q) P diag(q) with q = 1 − share: two columns a stand-in more."""
         V, K = len(self.share), len(self.stands_in)
         Lambda = np.zeros((V, K))
@@ -210,12 +209,12 @@ class Lost(NamedTuple):
 
 
 def text_moments(
-    word_counts: Array,
+    word_counts: NDArray[Any],
     pair_counts: Iterable[csr_array],
     *,
     kappa: float,
     noise: Noise = "uniform",
-    fallback: Array | None = None,
+    fallback: NDArray[Any] | None = None,
     dtype: DTypeLike = np.float32,
     n_threads: int = 1,
 ) -> Moments:
@@ -235,14 +234,14 @@ def text_moments(
         raise InputError("The text has no words: there is nothing to take moments of.")
 
     p = c / T
-    lost = Lost.of(c, kappa, np.zeros(V, dtype=np.int64) if fallback is None else fallback)
+    dropout = WordDropout.of(c, kappa, np.zeros(V, dtype=np.int64) if fallback is None else fallback)
     if noise == "uniform":
         epsilon = kappa * V / (T + kappa * V)
         q = np.full(V, 1 - epsilon)
         mu = (1 - epsilon) * p + epsilon / V
     else:
-        q = 1 - lost.share
-        mu = lost.drop(p)
+        q = 1 - dropout.share
+        mu = dropout.drop(p)
     u = np.sqrt(mu / mu.sum())
     w = np.divide(1.0, u, out=np.zeros(V), where=u > 0)
 
@@ -264,14 +263,14 @@ def text_moments(
             # the channel adds only constants along rows or columns, which centring takes away again
             left, right = q[:, None] * left, q[:, None] * right
         else:
-            left, right = lost.dropped(P, left, right)
+            left, right = dropout.dropped(P, left, right)
         lags.append(_lag_matrix(P, w * q, w[:, None] * left, w[:, None] * right, dtype))
     if not lags:
         raise InputError("Moments need the pair counts of at least one lag.")
     return Moments(mu, u, tuple(lags), n_threads)
 
 
-def _lag_matrix(P: csr_array, scale: Vector, left: Array, right: Array, dtype: DTypeLike) -> LagMatrix:
+def _lag_matrix(P: csr_array, scale: F64, left: NDArray[Any], right: NDArray[Any], dtype: DTypeLike) -> LagMatrix:
     rows = np.repeat(np.arange(P.shape[0]), np.diff(P.indptr))
     S = csr_array(((scale[rows] * P.data * scale[P.indices]).astype(dtype), P.indices, P.indptr), shape=P.shape)
     t = S.T.tocsr()

@@ -18,8 +18,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float32]
-Ints = NDArray[np.int64]
+from undertow.kernels.types import F32, I64
 
 CHUNK_TOKENS = 1 << 14  # measured at h = 200: fewer make thin GEMMs, more leave the cache
 NEGLIGIBLE = 2.0**-30  # of the largest entry: 64 times below what float32 can hold
@@ -37,9 +36,9 @@ class Steps(NamedTuple):
     until it has died out, and a run of missing tokens may remember for longer.
     """
 
-    forward: Floats
-    backward: Floats | None
-    gain: Floats | None
+    forward: F32
+    backward: F32 | None
+    gain: F32 | None
     memory: int
 
 
@@ -52,11 +51,11 @@ class Packed(NamedTuple):
 
     n_alive: list[int]
     at: list[int]
-    order: Ints  # buffer row − at[1] → token
-    s_rows: Ints  # buffer row − at[1] → buffer row of the smoothed mean of the same token
-    length: Ints
-    previous: Ints | None  # for each piece the one before it in its sentence or −1; None: nothing was cut
-    following: Ints | None
+    order: I64  # buffer row − at[1] → token
+    s_rows: I64  # buffer row − at[1] → buffer row of the smoothed mean of the same token
+    length: I64
+    previous: I64 | None  # for each piece the one before it in its sentence or −1; None: nothing was cut
+    following: I64 | None
 
 
 def memory_of(F: NDArray[Any]) -> int:
@@ -68,15 +67,15 @@ def memory_of(F: NDArray[Any]) -> int:
 
 
 def run_sentences(
-    begin: Ints,
-    length: Ints,
+    begin: I64,
+    length: I64,
     ids: NDArray[Any],
     missing: NDArray[np.bool_] | None,
     table: NDArray[Any],
     steps: Steps,
     kinds: NDArray[Any] | None,
-    filtered: Floats,
-    smoothed: Floats | None,
+    filtered: F32,
+    smoothed: F32 | None,
     n_threads: int,
     chunk_tokens: int,
 ) -> None:
@@ -92,7 +91,7 @@ def run_sentences(
     while edges[-1] < len(length):
         done = int(ends[edges[-1] - 1]) if edges[-1] else 0
         edges.append(max(int(np.searchsorted(ends, done + chunk_tokens, side="right")), edges[-1] + 1))
-    scratch: list[Floats] = []  # one buffer a thread: fresh pages for every chunk would cost as much as the GEMMs
+    scratch: list[F32] = []  # one buffer a thread: fresh pages for every chunk would cost as much as the GEMMs
 
     def one_chunk(start: int, stop: int) -> None:
         packed = pack(begin[start:stop], length[start:stop], steps.memory)
@@ -116,7 +115,7 @@ def _in_threads(work: Callable[[int, int], None], edges: list[int], n_threads: i
             pass
 
 
-def pack(begin: Ints, length: Ints, memory: int) -> Packed:
+def pack(begin: I64, length: I64, memory: int) -> Packed:
     """Lay out sentences (falling lengths, none empty) by time step, and cut those that are too long for it."""
     # n pieces of B tokens cost (B + memory) steps of ROW_COST + n rows each: least at B = √(tokens·memory / ROW_COST)
     best = max(SHORTEST_PIECE, int(np.sqrt(length.sum() * memory / ROW_COST)))
@@ -175,15 +174,15 @@ def _copy_rows(source: Any, rows: Any, out: Any, to: Any) -> None:
 
 
 def _chunk_means(
-    Z: Floats,
+    Z: F32,
     packed: Packed,
     ids: NDArray[Any],
     missing: NDArray[np.bool_] | None,
-    table: Floats,
+    table: F32,
     steps: Steps,
     kinds: NDArray[Any] | None,
-    filtered: Floats,
-    smoothed: Floats | None,
+    filtered: F32,
+    smoothed: F32 | None,
 ) -> None:
     """Both passes over one chunk, written to the rows of its tokens."""
     h = filtered.shape[1]
@@ -201,7 +200,7 @@ def _chunk_means(
         _copy_rows(Z[:, h:], packed.s_rows, smoothed, order)
 
 
-def _gained(table: Floats, rows: Ints, kind: Ints | None, gain: Floats) -> Floats:
+def _gained(table: F32, rows: I64, kind: I64 | None, gain: F32) -> F32:
     """The inputs K_kind·table[row] in packed order; rows of missing tokens are left unset."""
     out = np.empty((len(rows), table.shape[1]), dtype=np.float32)
     code = np.zeros(len(rows), dtype=np.int64) if kind is None else kind
@@ -214,7 +213,7 @@ def _gained(table: Floats, rows: Ints, kind: Ints | None, gain: Floats) -> Float
     return out
 
 
-def _multiply(x: Floats, kind: Ints | None, matrices: Floats, out: Floats) -> None:
+def _multiply(x: F32, kind: I64 | None, matrices: F32, out: F32) -> None:
     """Equivalent to `out[i] = x[i] @ matrices[kind[i]]` for all rows i."""
     if kind is None:
         np.matmul(x, matrices[0], out=out)
@@ -230,7 +229,7 @@ def _multiply(x: Floats, kind: Ints | None, matrices: Floats, out: Floats) -> No
         out[some] = x[some] @ matrices[k]
 
 
-def _forward(Z: Floats, packed: Packed, table: Floats, rows: Ints, kind: Ints | None, matrices: Floats) -> None:
+def _forward(Z: F32, packed: Packed, table: F32, rows: I64, kind: I64 | None, matrices: F32) -> None:
     """m_t = H m_{t−1} + input, slab by slab, then what each piece inherits from the one before it."""
     n_alive, at, start = packed.n_alive, packed.at, packed.at[1]
     for t, n in enumerate(n_alive):
@@ -244,7 +243,7 @@ def _forward(Z: Floats, packed: Packed, table: Floats, rows: Ints, kind: Ints | 
         _inherit_forward(Z, packed, packed.previous, kind, matrices)
 
 
-def _inherit_forward(Z: Floats, packed: Packed, previous: Ints, kind: Ints | None, matrices: Floats) -> None:
+def _inherit_forward(Z: F32, packed: Packed, previous: I64, kind: I64 | None, matrices: F32) -> None:
     """Send the end of each piece through the next one, and on, until nothing is left of it."""
     at, start = np.array(packed.at), packed.at[1]
     r = np.flatnonzero(previous >= 0)
@@ -265,7 +264,7 @@ def _inherit_forward(Z: Floats, packed: Packed, previous: Ints, kind: Ints | Non
         delta = np.where((passed >= 0)[:, None], delta[passed], np.float32(0))
 
 
-def _backward(Z: Floats, packed: Packed, kind: Ints | None, matrices: Floats) -> None:
+def _backward(Z: F32, packed: Packed, kind: I64 | None, matrices: F32) -> None:
     """s_t = J s_{t+1} + P m_t, slab by slab from the last: one product of [m_t | s_{t+1}] with [P' above J']."""
     n_alive, at, start, h = packed.n_alive, packed.at, packed.at[1], Z.shape[1] // 2
     for t in range(len(n_alive) - 1, -1, -1):
@@ -286,7 +285,7 @@ def _backward(Z: Floats, packed: Packed, kind: Ints | None, matrices: Floats) ->
         _inherit_backward(Z[:, h:], packed, packed.following, kind, matrices[:, h:])
 
 
-def _inherit_backward(S: Floats, packed: Packed, following: Ints, kind: Ints | None, matrices: Floats) -> None:
+def _inherit_backward(S: F32, packed: Packed, following: I64, kind: I64 | None, matrices: F32) -> None:
     """Send the beginning of each piece back through the one before it, and on, until nothing is left of it."""
     at, start = np.array(packed.at), packed.at[1]
     r = np.flatnonzero(following >= 0)

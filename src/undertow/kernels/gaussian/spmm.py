@@ -14,6 +14,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from undertow.kernels.types import I64
+
 CHUNKS_PER_THREAD = 8  # few enough to cost nothing, many enough that the last one is short
 SMALL = 1 << 16  # multiply-adds below which starting threads costs more than it saves
 
@@ -42,7 +44,7 @@ def _multiply_rows(indptr: Any, indices: Any, data: Any, X: Any, out: Any, start
             e += 1
 
 
-def row_chunks(indptr: NDArray[Any], n_chunks: int) -> NDArray[np.int64]:
+def row_chunks(indptr: NDArray[Any], n_chunks: int) -> I64:
     """Edges of at most n_chunks runs of rows with about equal cost, a row costing its non-zeros plus one."""
     n_rows = len(indptr) - 1
     cost = indptr - indptr[0] + np.arange(n_rows + 1)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertow.errors import InputError
-from undertow.kernels.gaussian.recursions import Floats
+from undertow.kernels.types import F32
 
 
 class ChainStream:
@@ -40,10 +40,10 @@ class ChainStream:
         )
         self._table = table
         self.delay = delay
-        self._m: Floats = np.zeros(len(A), dtype=np.float32)
-        self._waiting: deque[tuple[Floats, Floats, Floats]] = deque()  # m_t, P m_t and the J of its kind
+        self._m: F32 = np.zeros(len(A), dtype=np.float32)
+        self._waiting: deque[tuple[F32, F32, F32]] = deque()  # m_t, P m_t and the J of its kind
 
-    def push(self, token: int | None) -> tuple[Floats, Floats | None]:
+    def push(self, token: int | None) -> tuple[F32, F32 | None]:
         """Take the next token (None: missing); the filtered mean of it and the smoothed one of d tokens before."""
         if token is None:
             self._m = self._A @ self._m
@@ -59,16 +59,16 @@ class ChainStream:
             self._waiting.popleft()
         return self._m.copy(), smoothed
 
-    def flush(self) -> Floats:
+    def flush(self) -> F32:
         """The sentence is over: the smoothed means of the last tokens, at most d; the stream then starts anew."""
         rows = self._smoothed()
         self._m = np.zeros_like(self._m)
         self._waiting.clear()
         return np.array(rows, dtype=np.float32).reshape(len(rows), len(self._A))
 
-    def _smoothed(self) -> list[Floats]:
+    def _smoothed(self) -> list[F32]:
         """Smoothed means of the waiting tokens, the last of them taken for the end."""
-        rows: list[Floats] = []
+        rows: list[F32] = []
         for m, Pm, J in reversed(self._waiting):
             rows.append(J @ rows[-1] + Pm if rows else m.copy())
         return rows[::-1]

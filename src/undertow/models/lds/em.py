@@ -8,10 +8,9 @@ the whole vocabulary and a reduced basis: both are a `LagOperator`. Equations: l
 from __future__ import annotations
 
 import math
-import time
 import warnings
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.linalg import LinAlgError
@@ -29,15 +28,16 @@ from undertow.kernels.gaussian.linalg import (
     solve_lyapunov,
     symmetrize,
 )
-from undertow.kernels.gaussian.moments import Array, LagOperator
+from undertow.kernels.gaussian.moments import LagOperator, reduce_moments
+from undertow.kernels.types import F64
+from undertow.models.fitting import Iteration
 from undertow.models.lds.params import LDSParams, SteadyState, steady_state
-
-Matrix = NDArray[np.float64]
 
 # Least share of variance left to the noise in any direction. EM crawls where there is nearly none: on the bundled books
 # (5,000 words, 50 components) 0.2 ends better after 400 iterations than 0.01, and better after 100 than 0.01 after 400.
 EPSILON_D = 0.2
 MAX_RADIUS = 1 - 1e-6  # of A; closer to 1 the stationary covariances lose all digits
+FIT_CALLER = 6  # frames from em_iterations to the line that called `fit`: two generators, the loop, _run_em and fit
 HORIZON_ROUNDS = 60  # of the fixed point that joins E[mm'] and the horizon; 2 to 6 are usual
 
 
@@ -48,29 +48,20 @@ class LikelihoodWarning(UserWarning):
 class FilterMoments(NamedTuple):
     """What the filtered means say of each other and of words, all h×h."""
 
-    X: list[Matrix]  # X_k = E[m_{t+k} m_t'], k = 0..L
-    r1: Matrix  # C'R_1 with R_1 = E[w_{t+1} m_t']
+    X: list[F64]  # X_k = E[m_{t+k} m_t'], k = 0..L
+    r1: F64  # C'R_1 with R_1 = E[w_{t+1} m_t']
 
 
 class Statistics(NamedTuple):
     """Expected second moments of a stationary sequence: what the M-step needs, and the likelihood at hand."""
 
-    E_xxT: Matrix  # (h, h) E[x_t x_t']
-    E_xnextxT: Matrix  # (h, h) E[x_{t+1} x_t']
-    E_wxT: Matrix  # (V or b, h) E[w_t x_t']
+    E_xxT: F64  # (h, h) E[x_t x_t']
+    E_xnextxT: F64  # (h, h) E[x_{t+1} x_t']
+    E_wxT: F64  # (V or b, h) E[w_t x_t']
     log_likelihood: float  # per token, of the parameters that the statistics were computed with
 
 
-class Iteration(NamedTuple):
-    """One entry of the history; number 0 describes the start."""
-
-    number: int
-    log_likelihood: float  # per token, of the parameters after this iteration
-    n_lags: int  # the horizon it was computed with
-    seconds: float  # since the fit began
-
-
-def filter_moments(steady: SteadyState, A: Matrix, Phi: list[Matrix]) -> FilterMoments:
+def filter_moments(steady: SteadyState, A: F64, Phi: list[F64]) -> FilterMoments:
     """Moments of the filtered means from Φ_k = C'Ψ_kC, k = 1..L.
 
     Beyond the horizon the model predicts from the present, R_{L+1} = E[w_{t+L+1} m_t'] = C A^{L+1} X_0. Predicting from
@@ -88,7 +79,7 @@ def filter_moments(steady: SteadyState, A: Matrix, Phi: list[Matrix]) -> FilterM
     H_L = np.linalg.matrix_power(H, L)
     noise = K_c @ N @ K_c.T
 
-    def stationary(X_0: Matrix) -> Matrix:  # X_0 = HX_0H' + KR_1H' + HR_1'K' + KΨ_0K'
+    def stationary(X_0: F64) -> F64:  # X_0 = HX_0H' + KR_1H' + HR_1'K' + KΨ_0K'
         cross = K_c @ (known + ahead @ X_0 @ H_L.T) @ H.T
         return symmetrize(solve_lyapunov(powers, cross + cross.T + noise))
 
@@ -115,14 +106,14 @@ def filter_moments(steady: SteadyState, A: Matrix, Phi: list[Matrix]) -> FilterM
     return FilterMoments(X, r)
 
 
-def check_positive(X: Matrix, name: str) -> None:
+def check_positive(X: F64, name: str) -> None:
     """Raise LinAlgError for a second moment that no sequence has: what follows from it would be nonsense."""
     values = np.linalg.eigvalsh(X)
     if not values[0] >= -1e-6 * values[-1]:
         raise LinAlgError(f"the second moment of the {name} states is not positive, as the horizon is too short")
 
 
-def smoother_coefficients(steady: SteadyState, L: int) -> tuple[list[Matrix], Matrix]:
+def smoother_coefficients(steady: SteadyState, L: int) -> tuple[list[F64], F64]:
     """T_{−L}..T_L with E[w_t s_t'] = Σ_k Ψ_kC T_k + R_{L+1} Z, and Z.
 
     Unrolls E[w_{t+k}s_t'] = E[w_{t+k−1}s_t']J' + R_kP', started at k = −L by R_{−L}, and R_k = R_{k+1}H' + Ψ_kK'.
@@ -141,7 +132,7 @@ def smoother_coefficients(steady: SteadyState, L: int) -> tuple[list[Matrix], Ma
     return T, H.T @ Z
 
 
-def log_likelihood(steady: SteadyState, A: Matrix, filtered: FilterMoments, dimension: int) -> float:
+def log_likelihood(steady: SteadyState, A: F64, filtered: FilterMoments, dimension: int) -> float:
     """Mean log density of the innovations w_t − CAm_{t−1} on the complement of u, per token (lds.md §4)."""
     N, E = steady.N, steady.E
     h = len(A)
@@ -153,10 +144,9 @@ def log_likelihood(steady: SteadyState, A: Matrix, filtered: FilterMoments, dime
     )
 
 
-def e_step(operator: LagOperator, params: LDSParams, n_lags: int | None = None) -> Statistics:
-    """Statistics of the smoothed states with a horizon of `n_lags`: two products for each lag are the whole cost."""
-    A = params.A
-    L = operator.n_lags if n_lags is None else n_lags
+def e_step(operator: LagOperator, params: LDSParams) -> Statistics:
+    """Statistics of the smoothed states with the operator's lags as horizon: two products a lag are the whole cost."""
+    A, L = params.A, operator.n_lags
     steady = steady_state(params)
     J, P = steady.J, steady.P
     T, Z = smoother_coefficients(steady, L)
@@ -188,12 +178,11 @@ def e_step(operator: LagOperator, params: LDSParams, n_lags: int | None = None) 
     )
 
 
-def evaluate(operator: LagOperator, params: LDSParams, n_lags: int | None = None) -> float:
+def evaluate(operator: LagOperator, params: LDSParams) -> float:
     """The likelihood alone, at half the cost of an E-step."""
-    L = operator.n_lags if n_lags is None else n_lags
     steady = steady_state(params)
     C = np.ascontiguousarray(params.C, dtype=operator.dtype)
-    Phi = [(C.T @ operator.forward(k, C)).astype(np.float64) for k in range(1, L + 1)]
+    Phi = [(C.T @ operator.forward(k, C)).astype(np.float64) for k in range(1, operator.n_lags + 1)]
     return log_likelihood(steady, params.A, filter_moments(steady, params.A, Phi), operator.dimension)
 
 
@@ -220,66 +209,93 @@ def m_step(
     return LDSParams(A, C, Q, M, params.mu)
 
 
-def fit_asos(
+def em_iterations(
     operator: LagOperator,
     params: LDSParams,
     n_iter: int,
     *,
-    n_lags: int | None = None,
     update_Q: bool = True,
     epsilon: float = EPSILON_D,
     tolerance: float = 1e-3,
-    callback: Callable[[Iteration, LDSParams], object] | None = None,
-) -> tuple[LDSParams, list[Iteration]]:
-    """EM from `params`; returns the best parameters and the likelihood at the start and after each iteration.
+) -> Iterator[Iteration[LDSParams]]:
+    """EM from `params`: the start first, then each iteration with its likelihood and the best parameters so far.
 
-    The horizon makes EM approximate. When the likelihood falls by more than `tolerance` nats a token, or a step fails,
-    the fit goes back to the best parameters and doubles the horizon up to the operator's lags; at the end of these it
-    stops with a `LikelihoodWarning`.
+    The horizon makes EM approximate. When the likelihood falls by more than `tolerance` nats per token, or a step
+    fails, EM ends with a `LikelihoodWarning`.
+
+    Raises
+    ------
+    InputError
+        If the likelihood of the start cannot be computed.
     """
-    L = operator.n_lags if n_lags is None else n_lags
-    if not 1 <= L <= operator.n_lags:
-        raise InputError(f"A horizon of {L} lags was asked for, but moments of lags 1 to {operator.n_lags} are known.")
-    began = time.perf_counter()
     best, best_value = params, -math.inf
-    history: list[Iteration] = []
-    again = False  # the horizon was raised, so the last entry is to be judged anew
-    while True:
-        trouble = ""
-        number = len(history) - again
+    stats: Statistics | None = None
+    for number in range(n_iter + 1):
         try:
-            stats = e_step(operator, params, L) if number < n_iter else None
-            value = stats.log_likelihood if stats else evaluate(operator, params, L)
-            if not value >= best_value - tolerance:
-                trouble = f"the likelihood fell from {best_value:.4f} to {value:.4f}"
+            if stats is not None:
+                params = m_step(operator, stats, params, update_Q=update_Q, epsilon=epsilon)
+            if number < n_iter:
+                stats = e_step(operator, params)
+                value = stats.log_likelihood
+            else:
+                value = evaluate(operator, params)  # half the cost of an E-step that nothing would use
+            fell = not value >= best_value - tolerance  # also for NaN
+            trouble = f"the likelihood fell from {best_value:.4f} to {value:.4f}" if fell else ""
         except LinAlgError as error:
             trouble = str(error)
-        if not trouble:
-            history[number:] = [Iteration(number, value, L, time.perf_counter() - began)]
-            again = False
-            if value >= best_value:
-                best, best_value = params, value
-            if callback is not None:
-                callback(history[-1], params)
-            if stats is None:
-                return best, history
-            try:
-                params = m_step(operator, stats, params, update_Q=update_Q, epsilon=epsilon)
-                continue
-            except LinAlgError as error:
-                trouble = str(error)
-        if not history:
+        if trouble and number == 0:
             raise InputError(f"EM cannot start from these parameters: {trouble}.")
-        if operator.n_lags == L:
-            message = f"EM stopped after iteration {len(history) - 1} with the best parameters so far: {trouble}."
-            warnings.warn(message, LikelihoodWarning, stacklevel=2)
-            return best, history
-        # the values of two horizons are not comparable
-        L = min(2 * L, operator.n_lags)
-        params, best_value, again = best, -math.inf, True
+        if trouble:
+            message = f"EM stopped after iteration {number - 1} with the best parameters so far: {trouble}."
+            warnings.warn(message, LikelihoodWarning, stacklevel=FIT_CALLER)
+            return
+        if value >= best_value:
+            best, best_value = params, value
+        yield Iteration(value, best)
 
 
-def reduced_basis(operator: LagOperator, params: LDSParams, n_extra: int) -> Array:
+class BasisParams(NamedTuple):
+    """Parameters whose C may be in the coordinates of a reduced basis.
+
+    Lifting C to the vocabulary costs more than an iteration within the basis, so it is done once, after the last one.
+    """
+
+    params: LDSParams
+    basis: NDArray[Any] | None  # None: C is over the vocabulary
+
+    def lifted(self) -> LDSParams:
+        """The parameters over the vocabulary."""
+        return self.params if self.basis is None else from_basis(self.params, self.basis)
+
+
+def staged_iterations(
+    moments: LagOperator, params: LDSParams, *, n_iter: int, n_full: int, n_extra: int, update_Q: bool = True
+) -> Iterator[Iteration[BasisParams]]:
+    """`n_iter` EM iterations within a reduced basis with `n_extra` directions beside C, then `n_full` over all words.
+
+    The start is yielded only if no iteration follows, so that there is always one.
+    """
+    n_done = 0
+    if n_iter:
+        basis = reduced_basis(moments, params, n_extra)
+        steps = em_iterations(reduce_moments(moments, basis), into_basis(params, basis), n_iter, update_Q=update_Q)
+        best = next(steps).params
+        for step in steps:
+            best = step.params
+            yield Iteration(step.objective, BasisParams(best, basis))
+            n_done += 1
+        params = from_basis(best, basis)
+    if n_full or not n_done:
+        steps = em_iterations(moments, params, n_full, update_Q=update_Q)
+        start = next(steps)
+        for step in steps:
+            yield Iteration(step.objective, BasisParams(step.params, None))
+            n_done += 1
+        if not n_done:
+            yield Iteration(start.objective, BasisParams(start.params, None))
+
+
+def reduced_basis(operator: LagOperator, params: LDSParams, n_extra: int) -> NDArray[Any]:
     """An orthonormal basis of C and of the n_extra leading directions of all Ψ_kC and Ψ_k'C: where EM would take C.
 
     It costs the products of one full iteration, and holds far more of EM's path than as many columns of the leading
@@ -297,11 +313,11 @@ def reduced_basis(operator: LagOperator, params: LDSParams, n_extra: int) -> Arr
     return np.concatenate([C, orthonormal(operator.project(extra), against=[C])], axis=1)
 
 
-def into_basis(params: LDSParams, basis: Array) -> LDSParams:
+def into_basis(params: LDSParams, basis: NDArray[Any]) -> LDSParams:
     """The parameters in the coordinates of an orthonormal basis, which must hold the columns of C."""
     return params._replace(C=np.asarray(basis.T @ params.C, dtype=np.float64))
 
 
-def from_basis(params: LDSParams, basis: Array) -> LDSParams:
+def from_basis(params: LDSParams, basis: NDArray[Any]) -> LDSParams:
     """The parameters over the vocabulary again."""
     return params._replace(C=np.asarray(basis @ params.C, dtype=np.float64))

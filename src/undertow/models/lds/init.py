@@ -6,20 +6,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from undertow.errors import InputError
 from undertow.kernels.gaussian.hankel import HankelSVD, hankel_svd, stacked
 from undertow.kernels.gaussian.linalg import (
     RANK_TOLERANCE,
-    Matrix,
     clip_explained,
     orthonormal,
     project_psd,
     shrink_radius,
     symmetrize,
 )
-from undertow.kernels.gaussian.moments import Array, LagOperator
+from undertow.kernels.gaussian.moments import LagOperator
+from undertow.kernels.types import F64
 from undertow.models.lds.em import EPSILON_D
 from undertow.models.lds.params import LDSParams
 
@@ -93,7 +96,7 @@ def random_start(operator: LagOperator, n_components: int, rng: np.random.Genera
     return LDSParams(A, operator.project(C) * np.sqrt(0.5 * 0.51), np.eye(h), Pi, operator.mu)
 
 
-def _shift(before: Array, after: Array) -> tuple[Matrix, float]:
+def _shift(before: NDArray[Any], after: NDArray[Any]) -> tuple[F64, float]:
     """The matrix A with after ≈ before A by least squares, and the share of `after` that is missed."""
     before, after = stacked(before), stacked(after)
     A = _ridge_solve((before.T @ before).astype(np.float64), (before.T @ after).astype(np.float64))
@@ -101,8 +104,8 @@ def _shift(before: Array, after: Array) -> tuple[Matrix, float]:
     return A, missed / max(size, 1e-300)
 
 
-def _ridge_solve(X: Matrix, Y: Matrix, ridge: float = 1e-6) -> Matrix:
+def _ridge_solve(X: F64, Y: F64, ridge: float = 1e-6) -> F64:
     """argmin_Z ‖XZ − Y‖² + (ridge·‖X‖)²‖Z‖², which is X^{-1}Y where X is well-conditioned."""
     u, s, vt = np.linalg.svd(X)
-    solution: Matrix = vt.T @ ((s / (s**2 + (ridge * max(s[0], 1e-300)) ** 2))[:, None] * (u.T @ Y))
+    solution: F64 = vt.T @ ((s / (s**2 + (ridge * max(s[0], 1e-300)) ** 2))[:, None] * (u.T @ Y))
     return solution

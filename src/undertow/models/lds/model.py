@@ -1,66 +1,113 @@
 """The linear dynamical system of text: token vectors in context from one pass over the text.
 
-A hidden state moves linearly and emits whitened words (`lds_params`). It is fitted to pair counts: subspace
-identification (`ssid`), then EM from lagged moments (`asos`), within a reduced basis first and over the whole
-vocabulary to finish. After the counting, neither costs anything in tokens.
+A hidden state moves linearly and emits whitened words (params.py). It is fitted to pair counts: subspace identification
+(init.py), then EM from lagged moments (em.py), within a reduced basis first and over the whole vocabulary to finish.
+After the counting, the cost of neither depends on the number of tokens.
 """
 
 from __future__ import annotations
 
-import time
-import warnings
-from collections.abc import Iterable, Sequence
-from typing import Any, Self
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import NDArray
 
 from undertow.engine import Engine, count_workers
 from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError
 from undertow.kernels.gaussian.linalg import symmetrize
-from undertow.kernels.gaussian.moments import Lost, Moments, reduce_moments, text_moments
+from undertow.kernels.gaussian.moments import Moments, WordDropout, text_moments
+from undertow.kernels.gaussian.smoother import posterior_covariances
+from undertow.kernels.types import F32, F64, I64
 from undertow.models.base import (
     MOST,
+    Estimator,
+    SavedState,
+    TensorSpec,
     as_corpus,
     check_choice,
     check_flag,
     check_number,
     check_random_state,
     check_whole,
+    encode_sentences,
 )
-from undertow.models.fitting import InterruptedFitWarning, TrainingEvent, check_callbacks
-from undertow.models.lds.answers import LDSAnswers, Neighbor, Recurrence, Transition
-from undertow.models.lds.em import (
-    Iteration,
-    LikelihoodWarning,
-    e_step,
-    fit_asos,
-    from_basis,
-    into_basis,
-    reduced_basis,
-)
+from undertow.models.fitting import Callback, check_callbacks, run_iterations
+from undertow.models.lds import queries, storage
+from undertow.models.lds.em import LikelihoodWarning, e_step, staged_iterations
 from undertow.models.lds.init import check_lags, identify, random_start
 from undertow.models.lds.params import LDSParams, steady_state
-from undertow.models.lds.stream import TokenStream
+from undertow.models.lds.queries import VIEWS, LDSTables, Neighbor, Recurrence, TokenStream, Transition
 from undertow.text.corpus import Corpus
 from undertow.text.counting import MAX_LAGS
 from undertow.text.lag_counts import LagCounts
 from undertow.text.vocabulary import Vocabulary
 
 
-class LDS(LDSAnswers):
+class LDS(Estimator):
     """A Gaussian linear dynamical system fitted to pair counts.
 
-    n_components: width h of the state. n_iter: EM iterations within the reduced basis; n_full: over the whole
-    vocabulary after them. lags: horizon of the moments. ssid_lags: of the start by ssid, from 2 to (lags + 1) / 2.
-    kappa: smoothing, in pseudo-counts a word (None: as many as a word has tokens on average); noise: "dropout" (rare
-    words turn into their class or the unknown word) or "uniform". init: "ssid" or "random". basis: columns of the
-    reduced basis as a multiple of n_components. min_count: words seen less often are left out of transitions and
-    neighbours.
+    Parameters
+    ----------
+    n_components
+        Width h of the hidden state.
+    n_iter
+        EM iterations within the reduced basis.
+    n_full
+        EM iterations over the whole vocabulary, after these.
+    lags
+        Horizon of the moments: pairs 1 to `lags` tokens apart are counted.
+    ssid_lags
+        Horizon of subspace identification, from 2 to (lags + 1) / 2.
+    kappa
+        Smoothing, in pseudo-counts per word; None takes the mean count of a word.
+    noise
+        What the pseudo-counts stand for: "dropout" (rare words turn into their class or the unknown word) or "uniform".
+    init
+        "ssid" (subspace identification) or "random".
+    update_Q
+        Whether EM also updates the covariance of the state's innovation.
+    basis
+        Columns of the reduced basis as a multiple of `n_components`.
+    min_count
+        Words seen less often are left out of `transitions` and `neighbors`.
+    random_state
+        Seed or generator.
+    n_jobs
+        Threads; None takes all processors.
+    callbacks
+        Functions called with a `TrainingEvent` after each iteration.
+    verbose
+        Log each iteration to the logger "undertow", and show that log on standard error. It is not saved.
+
+    Attributes
+    ----------
+    params_ : LDSParams
+        A, C, Q, M and the word probabilities.
+    state_moment_ : array (h, h)
+        Second moment of the smoothed states; token vectors are whitened by it.
+    dropped_ : array (V,)
+        Share of each word's tokens that word dropout replaced.
+    vocabulary_ : Vocabulary
+        The words.
+    history_ : list of float
+        Log-likelihood per token after each iteration, those of `partial_fit` appended.
+
+    Examples
+    --------
+    >>> from undertow import LDS
+    >>> text = [["the", "cat", "sat", "on", "the", "mat"], ["the", "dog", "sat", "on", "the", "cat"]] * 20
+    >>> model = LDS(2, lags=3, ssid_lags=2, n_iter=5, random_state=0).fit(text)
+    >>> model.transform([["the", "cat"]], view="smooth")[0].shape
+    (2, 2)
     """
 
     kind = "lds"
+    unsaved_params: ClassVar[frozenset[str]] = Estimator.unsaved_params | {"verbose"}
+    params_: LDSParams
+    state_moment_: F64  # (h, h)
+    dropped_: F64  # (V,)
 
     def __init__(
         self,
@@ -76,9 +123,10 @@ class LDS(LDSAnswers):
         update_Q: bool = True,
         basis: float = 5.0,
         min_count: int = 20,
-        random_state: Any = None,
+        random_state: int | np.random.Generator | None = None,
         n_jobs: int | None = None,
-        callbacks: Any = None,
+        callbacks: Sequence[Callback] | None = None,
+        verbose: bool = False,
     ) -> None:
         self.n_components = n_components
         self.n_iter = n_iter
@@ -94,6 +142,7 @@ class LDS(LDSAnswers):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.callbacks = callbacks
+        self.verbose = verbose
 
     def _check_params(self) -> None:
         super()._check_params()
@@ -105,6 +154,7 @@ class LDS(LDSAnswers):
         check_choice("LDS", "init", self.init, ("ssid", "random"))
         check_choice("LDS", "noise", self.noise, ("dropout", "uniform"))
         check_flag("LDS", "update_Q", self.update_Q)
+        check_flag("LDS", "verbose", self.verbose)
         check_number("LDS", "basis", self.basis, 1, 1000)
         if self.kappa is not None:
             check_number("LDS", "kappa", self.kappa, 0, 1e12)
@@ -121,31 +171,74 @@ class LDS(LDSAnswers):
     def fit(
         self, X: Corpus | LagCounts | Iterable[Sequence[str]], y: Any = None, *, engine: Engine | None = None
     ) -> Self:
-        """Fit to a Corpus, an iterable of token lists, or LagCounts; `engine` takes the counting to a cluster."""
+        """Fit the model; Ctrl-C after the first iteration keeps the best one so far.
+
+        Parameters
+        ----------
+        X
+            A corpus, token lists, or the pair counts of a text.
+        y
+            Ignored.
+        engine
+            Where to count pairs, such as a Dask cluster.
+
+        Returns
+        -------
+        LDS
+            The model itself.
+
+        Raises
+        ------
+        InputError
+            If a parameter is invalid, or the text has too few words, or no sentence is longer than `lags`.
+        """
         self._check_params()
+        check_callbacks(self.callbacks)
         counts = self._count(X, engine)
         rng = check_random_state(self.random_state)
         with one_blas_thread():
             moments = self._moments(counts)
-            params = (
+            start = (
                 identify(moments, self.n_components, rng, ssid_lags=self.ssid_lags)
                 if self.init == "ssid"
                 else random_start(moments, self.n_components, rng)
             )
-            self._finish(*self._em(moments, params), counts)
-        self._counts = counts
+            params, history = self._run_em(moments, start)
+            self._set_fitted(moments, params, history, counts)
         return self
 
     def partial_fit(
         self, X: Corpus | LagCounts | Iterable[Sequence[str]], y: Any = None, *, engine: Engine | None = None
     ) -> Self:
-        """Add the counts of more text over the same words, and go on with EM from the parameters at hand."""
+        """Add the pair counts of more text over the same words and run EM again from the current parameters.
+
+        Parameters
+        ----------
+        X
+            A corpus or counts over the model's vocabulary, or token lists.
+        y
+            Ignored.
+        engine
+            Where to count pairs.
+
+        Returns
+        -------
+        LDS
+            The model itself; `history_` is continued.
+
+        Raises
+        ------
+        InputError
+            If the model was loaded, as the counts of its text are not saved.
+        """
         if not self.__sklearn_is_fitted__():
             return self.fit(X, engine=engine)
         self._check_params()
+        check_callbacks(self.callbacks)
         if "_counts" not in vars(self):
             raise InputError(
-                "A loaded LDS does not hold the counts of its text: add the counts yourself and fit again."
+                "A loaded LDS does not hold the pair counts of its text, to which partial_fit would add: "
+                "add the LagCounts of both texts and fit them."
             )
         if not isinstance(X, Corpus | LagCounts):
             X = Corpus.from_sentences(X, vocabulary=self.vocabulary_)
@@ -156,8 +249,8 @@ class LDS(LDSAnswers):
             # C in words is √μ_i C_i, whatever the whitening; the old one is the start under the new frequencies
             scale = np.sqrt(np.divide(old.mu, moments.mu, out=np.zeros_like(old.mu), where=moments.mu > 0))
             start = old._replace(C=moments.project(scale[:, None] * old.C), mu=moments.mu)
-            self._finish(*self._em(moments, start), counts)
-        self._counts = counts
+            params, history = self._run_em(moments, start)
+            self._set_fitted(moments, params, self.history_ + history, counts)
         return self
 
     def _count(self, X: Any, engine: Engine | None) -> LagCounts:
@@ -174,7 +267,7 @@ class LDS(LDSAnswers):
             counts.vocabulary.counts,
             (counts.matrix(k) for k in range(1, self.lags + 1)),
             kappa=self._kappa(counts.vocabulary),
-            noise=self.noise,  # type: ignore[arg-type]  # checked there, with a sentence
+            noise=self.noise,  # type: ignore[arg-type]  # text_moments checks it and says which values there are
             fallback=counts.vocabulary.fallback(),
             n_threads=count_workers(self.n_jobs),
         )
@@ -182,65 +275,291 @@ class LDS(LDSAnswers):
     def _kappa(self, vocabulary: Vocabulary) -> float:
         return float(vocabulary.counts.sum()) / len(vocabulary) if self.kappa is None else self.kappa
 
-    def _em(self, moments: Moments, params: LDSParams) -> tuple[LDSParams, list[float], npt.NDArray[np.float64]]:
-        """Reduced iterations, then full ones; the parameters, the likelihoods, and E[ss'] for whitening."""
-        callbacks = check_callbacks(self.callbacks)
-        began = time.perf_counter()
-        n_iter = self.n_iter + self.n_full
-        history: list[float] = []
-        latest = params
+    def _run_em(self, moments: Moments, start: LDSParams) -> tuple[LDSParams, list[float]]:
+        """EM in both stages: the parameters and the likelihoods."""
+        steps = staged_iterations(
+            moments,
+            start,
+            n_iter=self.n_iter,
+            n_full=self.n_full,
+            n_extra=round((self.basis - 1) * self.n_components),
+            update_Q=self.update_Q,
+        )
+        planned = max(self.n_iter + self.n_full, 1)
+        result = run_iterations(steps, n_iter=planned, callbacks=self.callbacks, verbose=self.verbose, stacklevel=4)
+        params = result.params.lifted()
+        return params._replace(C=moments.project(params.C)), result.history
 
-        def watch(iteration: Iteration, now: LDSParams) -> None:
-            nonlocal latest
-            latest = now
-            if iteration.number == 0 and n_iter > 0:
-                return  # the start is no iteration, unless there is nothing else
-            history.append(iteration.log_likelihood)
-            event = TrainingEvent(len(history), max(n_iter, 1), history[-1], time.perf_counter() - began)
-            for callback in callbacks:
-                callback(event)
-
-        basis = None
-        try:
-            if self.n_iter:
-                extra = round((self.basis - 1) * self.n_components)
-                basis = reduced_basis(moments, params, extra)
-                small = into_basis(params, basis)
-                reduced = reduce_moments(moments, basis)
-                params = from_basis(
-                    fit_asos(reduced, small, self.n_iter, update_Q=self.update_Q, callback=watch)[0], basis
-                )
-                basis = None
-                latest = params
-            if self.n_full or not history:
-                params, _ = fit_asos(moments, params, self.n_full, update_Q=self.update_Q, callback=watch)
-        except KeyboardInterrupt:
-            if not history:
-                raise
-            params = latest if basis is None else from_basis(latest, basis)
-            warnings.warn(
-                f"Interrupted after {len(history)} iterations; the last finished one is kept.",
-                InterruptedFitWarning,
-                stacklevel=3,
-            )
-        params = params._replace(C=moments.project(params.C))
-        stats = e_step(moments, params)
-        return params, history, symmetrize(stats.E_xxT - steady_state(params).V_s)
-
-    def _finish(
-        self, params: LDSParams, history: list[float], state_moment: npt.NDArray[np.float64], counts: LagCounts
-    ) -> None:
-        """Set the fitted attributes, all at once."""
+    def _set_fitted(self, moments: Moments, params: LDSParams, history: list[float], counts: LagCounts) -> None:
+        """Set the fitted attributes, after all that can fail."""
         vocabulary = counts.vocabulary
-        self.tokenizer_ = counts.tokenizer
-        self.params_ = params
-        self.state_moment_ = state_moment
-        self.vocabulary_ = vocabulary
-        self.dropped_ = np.zeros(len(vocabulary))
+        state_moment = symmetrize(e_step(moments, params).E_xxT - steady_state(params).V_s)
+        dropped = np.zeros(len(vocabulary))
         if self.noise == "dropout":
-            self.dropped_ = Lost.of(vocabulary.counts, self._kappa(vocabulary), vocabulary.fallback()).share
+            dropped = WordDropout.of(vocabulary.counts, self._kappa(vocabulary), vocabulary.fallback()).share
+        tables = LDSTables.of(params, state_moment, dropped, vocabulary.fallback())
+        self.params_, self.state_moment_, self.dropped_, self._tables = params, state_moment, dropped, tables
+        self.vocabulary_, self.tokenizer_ = vocabulary, counts.tokenizer
         self.history_ = history
-        self._prepare()
+        self._counts = counts
+
+    # --- token vectors ----------------------------------------------------------------------------------
+
+    def transform(
+        self, X: Corpus | Iterable[Sequence[str]], view: str = "features", *, exact: bool = False
+    ) -> list[F32]:
+        """Vectors of the tokens, whitened and on the unit sphere.
+
+        A word outside the vocabulary is a missing observation and gets its vector from the context; where the
+        vocabulary has classes of unknown words it is observed as its class.
+
+        Parameters
+        ----------
+        X
+            Sentences.
+        view
+            "type" is the word alone, "filter" the word and what came before, "smooth" the whole sentence, "features"
+            type and smooth side by side.
+        exact
+            Take the gains of each place in the sentence instead of the steady ones.
+
+        Returns
+        -------
+        list of float32 arrays (n_tokens, d)
+            One for each sentence.
+
+        Raises
+        ------
+        InputError
+            If there is no such view.
+        """
+        self._check_fitted()
+        if view not in VIEWS:
+            raise InputError(f"view={view!r} must be one of {', '.join(VIEWS)}.")
+        ids, offsets, missing = self._encode(X)
+        n_threads = count_workers(self.n_jobs)
+        vectors = queries.token_vectors(
+            self.params_, self._tables, ids, offsets, missing, view, exact=exact, n_threads=n_threads
+        )
+        return [vectors[a:b] for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
+
+    def _encode(self, X: Corpus | Iterable[Sequence[str]]) -> tuple[NDArray[np.uint32], I64, NDArray[np.bool_]]:
+        """Ids of all tokens, offsets of the sentences, and which tokens are unknown."""
+        sentences = encode_sentences(self.vocabulary_, X)
+        offsets = np.concatenate(([0], np.cumsum([len(s) for s in sentences]))).astype(np.int64)
+        ids = np.concatenate(sentences) if sentences else np.empty(0, dtype=np.uint32)
+        return ids, offsets, ids == self.vocabulary_.unknown_id
+
+    def posterior_covariance(self, sentence: Sequence[str]) -> tuple[F64, F64]:
+        """Covariances of the hidden state at each token.
+
+        Parameters
+        ----------
+        sentence
+            Tokens; only which of them are unknown matters.
+
+        Returns
+        -------
+        filtered : array (n_tokens, h, h)
+            Given the tokens up to each.
+        smoothed : array (n_tokens, h, h)
+            Given the whole sentence.
+        """
+        self._check_fitted()
+        _, _, missing = self._encode([sentence])
+        p, tables = self.params_, self._tables
+        return posterior_covariances(missing, p.A, p.Q, tables.steady.N, p.M, tables.stationary)
+
+    def stream(self, delay: int = 5) -> TokenStream:
+        """Embed tokens one at a time.
+
+        Parameters
+        ----------
+        delay
+            Smoothed vectors come so many tokens later.
+
+        Returns
+        -------
+        TokenStream
+            An object with `push` and `flush`.
+
+        Raises
+        ------
+        InputError
+            If `delay` is negative.
+        """
+        self._check_fitted()
+        return TokenStream(self.params_, self._tables, self.vocabulary_, delay)
+
+    def recurrence(self) -> Recurrence:
+        """The filter as a linear recurrent network.
+
+        Returns
+        -------
+        Recurrence
+            Its matrices, and the spread of its states.
+        """
+        self._check_fitted()
+        return queries.recurrence(self.params_, self._tables, self.vocabulary_.counts)
+
+    # --- as a language model ----------------------------------------------------------------------------
+
+    def log_probabilities(self, X: Corpus | Iterable[Sequence[str]]) -> list[F64]:
+        """log p(token | tokens before it in its sentence).
+
+        Parameters
+        ----------
+        X
+            Sentences; all unknown words count as one word.
+
+        Returns
+        -------
+        list of arrays (n_tokens,)
+            One for each sentence.
+        """
+        self._check_fitted()
+        ids, offsets, missing = self._encode(X)
+        n_threads = count_workers(self.n_jobs)
+        states = queries.token_states(
+            self.params_, self._tables, ids, offsets, missing, filtered=True, n_threads=n_threads
+        )
+        out = queries.log_probabilities(self.params_, self.dropped_, self.vocabulary_, ids, offsets, states)
+        return [out[a:b] for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
+
+    def score(self, X: Corpus | Iterable[Sequence[str]], y: Any = None) -> float:
+        """Mean log-probability of a token as a language model; the likelihood in `history_` is another density.
+
+        Parameters
+        ----------
+        X
+            Sentences.
+        y
+            Ignored.
+
+        Returns
+        -------
+        float
+            In nats per token.
+
+        Raises
+        ------
+        InputError
+            If there is no token.
+        """
+        parts = self.log_probabilities(X)
+        n_tokens = sum(len(p) for p in parts)
+        if n_tokens == 0:
+            raise InputError("There is no token to score: give at least one.")
+        return float(np.sum(np.concatenate(parts)) / n_tokens)
+
+    def perplexity(self, X: Corpus | Iterable[Sequence[str]]) -> float:
+        """exp(−`score`).
+
+        Parameters
+        ----------
+        X
+            Sentences.
+
+        Returns
+        -------
+        float
+            Perplexity per token.
+        """
+        return float(np.exp(-self.score(X)))
+
+    # --- words ------------------------------------------------------------------------------------------
+
+    def word_vectors(self) -> F32:
+        """Vectors of the words, as the "type" view has them.
+
+        Returns
+        -------
+        array (V, h)
+            Whitened unit vectors.
+        """
+        self._check_fitted()
+        return self._tables.word_vectors
+
+    def neighbors(self, word: str | Sequence[str], n: int = 10, *, position: int | None = None) -> list[Neighbor]:
+        """The words most like a word, or most like a token in its sentence.
+
+        Parameters
+        ----------
+        word
+            A word, or the tokens of a sentence.
+        n
+            How many.
+        position
+            Which token of the sentence.
+
+        Returns
+        -------
+        list of Neighbor
+            Words seen at least `min_count` times, nearest first.
+
+        Raises
+        ------
+        InputError
+            If the word is not in the vocabulary, or the position not in the sentence.
+        """
+        self._check_fitted()
+        if isinstance(word, str):
+            if position is not None:
+                raise InputError("position goes with a sentence, a list of tokens; a word alone has none.")
+            if word not in self.vocabulary_:
+                raise InputError(f"The word {word!r} is not in the vocabulary.")
+            itself = self.vocabulary_.id(word)
+            query = self._tables.word_vectors[itself]
+        else:
+            tokens = list(word)
+            if position is None or not -len(tokens) <= position < len(tokens):
+                raise InputError(f"Give the position of the token: 0 to {len(tokens) - 1}.")
+            itself = self.vocabulary_.id(tokens[position])
+            query = self.transform([tokens], "smooth")[0][position]
+        return queries.neighbors(self._tables, self.vocabulary_, query, itself, n, self.min_count)
+
+    def transitions(self, n: int = 10, *, n_words: int = 5) -> list[Transition]:
+        """The strongest transitions of the hidden state, as words (Table 1 of the paper).
+
+        Parameters
+        ----------
+        n
+            How many transitions.
+        n_words
+            Words on each side of a transition.
+
+        Returns
+        -------
+        list of Transition
+            Strongest first.
+        """
+        self._check_fitted()
+        return queries.transitions(self.params_, self._tables, self.vocabulary_, n, n_words, self.min_count)
+
+    # --- saving -----------------------------------------------------------------------------------------
+
+    @classmethod
+    def _tensor_spec(cls, state: SavedState) -> dict[str, TensorSpec]:
+        assert state.n_words is not None
+        return storage.tensor_spec(state.fitted["n_components"], state.n_words)
+
+    def _tensors(self) -> dict[str, NDArray[Any]]:
+        return {**self.params_._asdict(), "state_moment": self.state_moment_, "dropped": self.dropped_}
+
+    def _fitted_scalars(self) -> dict[str, Any]:
+        return {"n_components": self.params_.n_components, "tokenizer": self.tokenizer_}
+
+    @classmethod
+    def _check_values(cls, tensors: Mapping[str, NDArray[Any]], state: SavedState) -> None:
+        super()._check_values(tensors, state)
+        storage.check_tensors(tensors)
+
+    def _restore(self, tensors: Mapping[str, NDArray[Any]], state: SavedState) -> None:
+        self.params_ = storage.saved_params(tensors)
+        self.state_moment_, self.dropped_ = tensors["state_moment"], tensors["dropped"]
+        self.tokenizer_ = state.fitted["tokenizer"]
+        fallback = self.vocabulary_.fallback()
+        self._tables = LDSTables.of(self.params_, self.state_moment_, self.dropped_, fallback)
 
 
 __all__ = ["LDS", "LikelihoodWarning", "Neighbor", "Recurrence", "TokenStream", "Transition"]

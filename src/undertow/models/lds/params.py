@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from undertow.errors import InputError
 from undertow.kernels.gaussian.linalg import (
@@ -17,8 +16,7 @@ from undertow.kernels.gaussian.linalg import (
     sqrt_and_inverse,
     symmetrize,
 )
-
-Matrix = NDArray[np.float64]
+from undertow.kernels.types import F64
 
 ROUNDING = 1e-6  # what may be lost of an identity that a fit keeps up to rounding
 
@@ -35,11 +33,11 @@ class LDSParams(NamedTuple):
     so that the noise is what the state leaves unexplained of the known covariance I − uu', and D needs no storage.
     """
 
-    A: Matrix  # (h, h) transition, spectral radius below 1
-    C: Matrix  # (V, h) emission in whitened coordinates, C'u = 0
-    Q: Matrix  # (h, h) covariance of the state's innovation η
-    M: Matrix  # (h, h) second moment of the state that the emission noise D is computed with
-    mu: Matrix  # (V,) word probabilities μ of the smoothed text
+    A: F64  # (h, h) transition, spectral radius below 1
+    C: F64  # (V, h) emission in whitened coordinates, C'u = 0
+    Q: F64  # (h, h) covariance of the state's innovation η
+    M: F64  # (h, h) second moment of the state that the emission noise D is computed with
+    mu: F64  # (V,) word probabilities μ of the smoothed text
 
     @property
     def n_components(self) -> int:
@@ -69,15 +67,15 @@ def check_params(params: LDSParams) -> None:
 class SteadyState(NamedTuple):
     """Gains and covariances of the filter m_t = H m_{t−1} + K w_t and the smoother s_t = J s_{t+1} + P m_t."""
 
-    Sigma1: Matrix  # Σ1, covariance of x_t given w_{<t}
-    Sigma0: Matrix  # Σ0, covariance of x_t given w_{≤t}
-    K_c: Matrix  # the gain is K = K_c C', so a word adds K_c C_i/√μ_i to the state
-    H: Matrix  # A − K C A
-    J: Matrix  # smoother gain Σ0 A' Σ1^{-1}
-    P: Matrix  # I − J A
-    V_s: Matrix  # covariance of x_t given all words
-    N: Matrix  # C'C
-    E: Matrix  # (I + N(Σ1 − M))^{-1}: C'S⁺ = E C' for the innovation covariance S = I − uu' + C(Σ1 − M)C'
+    Sigma1: F64  # Σ1, covariance of x_t given w_{<t}
+    Sigma0: F64  # Σ0, covariance of x_t given w_{≤t}
+    K_c: F64  # the gain is K = K_c C', so a word adds K_c C_i/√μ_i to the state
+    H: F64  # A − K C A
+    J: F64  # smoother gain Σ0 A' Σ1^{-1}
+    P: F64  # I − J A
+    V_s: F64  # covariance of x_t given all words
+    N: F64  # C'C
+    E: F64  # (I + N(Σ1 − M))^{-1}: C'S⁺ = E C' for the innovation covariance S = I − uu' + C(Σ1 − M)C'
     logdet: float  # log det S on the complement of u
 
 
@@ -95,10 +93,10 @@ def steady_state(params: LDSParams) -> SteadyState:
     sign, logdet = np.linalg.slogdet(inner)
     if not sign > 0:
         raise np.linalg.LinAlgError("the innovation covariance is not positive definite")
-    E: Matrix = np.linalg.inv(inner).astype(np.float64)
+    E: F64 = np.linalg.inv(inner).astype(np.float64)
     K_c = Sigma1 @ E
     Sigma0 = symmetrize(Sigma1 - K_c @ N @ Sigma1)
-    J: Matrix = np.linalg.solve(Sigma1, A @ Sigma0).T.astype(np.float64)
+    J: F64 = np.linalg.solve(Sigma1, A @ Sigma0).T.astype(np.float64)
     V_s = symmetrize(solve_lyapunov(doubling_powers(J), symmetrize(Sigma0 - J @ Sigma1 @ J.T)))
     H = A - K_c @ N @ A
     return SteadyState(Sigma1, Sigma0, K_c, H, J, np.eye(h) - J @ A, V_s, N, E, float(logdet))
