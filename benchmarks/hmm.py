@@ -161,12 +161,11 @@ def dense() -> None:
 def low_rank() -> None:
     """Z = 16,384, F = 256 against large matrix products in the same run."""
     Z, F = 16_384, 256
-    ids, offsets, n_words = excerpt(16_384, 2_000)
+    ids, _, n_words = excerpt(16_384, 2_000)
+    lanes = np.arange(513) * len(ids) // 512
     params = random_params(Z, F, n_words)
     work = len(ids) * 12.0 * Z * F
-    flops, gemm, share = share_of_gemm(
-        lambda: e_step(ids, offsets, params, carry=True, lanes=512, n_threads=THREADS), work, 3
-    )
+    flops, gemm, share = share_of_gemm(lambda: e_step(ids, lanes, params, n_threads=THREADS), work, 3)
     rate = len(ids) * flops * 1e9 / work
     print(f"low rank, {Z:,} states, rank {F}, {len(ids):,} tokens of {n_words:,} types as a stream of 512 lanes")
     print(f"| {rate:,.0f} tokens/s | {flops:.0f} GF/s | GEMM {gemm:.0f} GF/s | {share:.0%} |", flush=True)
@@ -185,13 +184,14 @@ def against_dense() -> None:
 
 def linear() -> None:
     """Rank 256, from 2^11 to 2^15 states: time a token and state should not change, above all the processors'."""
-    ids, offsets, n_words = excerpt(8_192, 1_000)
+    ids, _, n_words = excerpt(8_192, 1_000)
+    lanes = np.arange(513) * len(ids) // 512
     print(f"rank 256, {len(ids):,} tokens of {n_words:,} types as a stream of 512 lanes, 2 threads")
     print("| states | tokens/s | ns of the clock a token and state | ns of the processors |\n|---|---|---|---|")
     for power in range(11, 16):
         params = random_params(1 << power, 256, n_words)
         cpu, clock = time.process_time(), time.perf_counter()
-        e_step(ids, offsets, params, carry=True, lanes=512, n_threads=THREADS)
+        e_step(ids, lanes, params, n_threads=THREADS)
         cpu, clock = time.process_time() - cpu, time.perf_counter() - clock
         cells = len(ids) * (1 << power) / 1e9
         print(f"| 2^{power} | {len(ids) / clock:,.0f} | {clock / cells:.1f} | {cpu / cells:.1f} |", flush=True)

@@ -6,14 +6,25 @@ from typing import Any
 
 import numpy as np
 
-from undertow.kernels.chain.band import BandComplement, BandLowRank, dense_to_band
+from undertow.kernels.chain.band import BandLowRank
 from undertow.kernels.chain.inference import ChainParams
 from undertow.kernels.chain.operators import Dense, LowRank
+from undertow.kernels.chain.smoothing import smoothed_columns, smoothed_rows
 from undertow.kernels.chain.sparse import BlockLowRank, Blocks, PairSparse, offsets
 
 WORD_BLOCK = np.array([0, 0, 1, 1, 1, 2, 2, 0, -1])
 SIZES = np.array([2, 5, 1])
-OPERATORS = ("dense", "low rank", "band", "complement")
+OPERATORS = ("dense", "low rank", "band")
+
+
+def dense_to_band(matrix: Any, half_width: int) -> Any:
+    """The entries with |i − j| < half_width of a (Z, Z) matrix, by diagonals."""
+    Z = len(matrix)
+    out = np.zeros((2 * half_width - 1, Z), dtype=matrix.dtype)
+    for d in range(len(out)):
+        i = np.arange(max(0, half_width - 1 - d), min(Z, Z + half_width - 1 - d))
+        out[d, i] = matrix[i, i + d - half_width + 1]
+    return out
 
 
 def random_operator(kind, Z, F, rng, dtype=np.float64, half_width=2):
@@ -22,14 +33,10 @@ def random_operator(kind, Z, F, rng, dtype=np.float64, half_width=2):
         return Dense(rows(Z, Z).astype(dtype))
     if kind == "low rank":
         return LowRank(rows(Z, F).astype(dtype), rows(F, Z).astype(dtype))
-    if kind == "band":
-        both = rng.random(Z)[:, None]
-        band = dense_to_band(rng.random((Z, Z)), half_width)
-        band *= (1 - both[:, 0]) / band.sum(axis=0)
-        return BandLowRank((both * rows(Z, F)).astype(dtype), rows(F, Z).astype(dtype), band.astype(dtype))
-    phi_u, phi_v = rng.gamma(0.7, size=(Z, F)), rng.gamma(0.7, size=(Z, F))
-    theta = dense_to_band(rng.gamma(1.0, size=(Z, Z)), half_width)
-    return BandComplement.from_features(phi_u.astype(dtype), phi_v.astype(dtype), theta.astype(dtype))
+    both = rng.random(Z)[:, None]
+    band = dense_to_band(rng.random((Z, Z)), half_width)
+    band *= (1 - both[:, 0]) / band.sum(axis=0)
+    return BandLowRank((both * rows(Z, F)).astype(dtype), rows(F, Z).astype(dtype), band.astype(dtype))
 
 
 def random_params(kind, Z, F, V, seed, dtype=np.float64, half_width=2):
@@ -38,6 +45,23 @@ def random_params(kind, Z, F, V, seed, dtype=np.float64, half_width=2):
     initial = rng.dirichlet(np.ones(Z))
     operator = random_operator(kind, Z, F, rng, dtype, half_width)
     return ChainParams(initial.astype(dtype), operator, emission.astype(dtype))
+
+
+def m_step(
+    stats: Any,
+    params: ChainParams,
+    initial_strength: float = 0.0,
+    transition_strength: float = 0.0,
+    emission_strength: float = 0.0,
+    emission_mean: Any = None,
+) -> ChainParams:
+    """Most likely parameters given expected counts, each row with so many pseudo-counts at its prior mean."""
+    dtype = params.emission.dtype
+    return ChainParams(
+        smoothed_rows(stats.initial[None, :], initial_strength, dtype=dtype)[0],
+        params.transition.m_step(stats.transition, transition_strength),
+        smoothed_columns(stats.emission, emission_strength, emission_mean, dtype=dtype),
+    )
 
 
 def bounds(lengths):

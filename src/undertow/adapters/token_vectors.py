@@ -31,7 +31,6 @@ from undertow.errors import MissingExtraError
 Floats = NDArray[np.float32]
 
 FORMATS = ("npz", "parquet", "jsonl", "text")
-STREAMS = ("jsonl", "text")  # what can go to standard output
 
 
 class Writer(abc.ABC):

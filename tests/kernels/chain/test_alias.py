@@ -5,7 +5,13 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import chisquare
 
-from undertow.kernels.chain.alias import alias_rows, build_alias, draw_alias, draw_row, draw_weights
+from undertow.kernels.chain.alias import alias_rows, build_row, draw_alias, draw_row, draw_weights
+
+
+def build_alias(weights):
+    threshold, other = np.empty(len(weights), dtype=np.float32), np.empty(len(weights), dtype=np.int32)
+    build_row(weights, threshold, other)
+    return threshold, other
 
 
 def implied(threshold, other):

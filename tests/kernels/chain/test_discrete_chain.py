@@ -6,19 +6,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from hmm_models import OPERATORS, bounds, observations, random_params
+from hmm_models import OPERATORS, bounds, dense_to_band, m_step, observations, random_params
 from oracles.hmm_paths import enumerate_paths
 from sentences import is_one_sentence
 from undertow.errors import InputError
 from undertow.kernels.chain import batched as discrete_chain_batch
-from undertow.kernels.chain.band import BandLowRank, dense_to_band
+from undertow.kernels.chain.band import BandLowRank
 from undertow.kernels.chain.inference import (
     ChainParams,
     check_params,
     e_step,
     forward,
     forward_backward_logs,
-    m_step,
     posterior,
 )
 from undertow.kernels.chain.operators import Dense, LowRank
@@ -43,7 +42,7 @@ def by_enumeration(ids, offsets, params):
 def check_against_enumeration(ids, offsets, params, **options):
     oracle = by_enumeration(ids, offsets, params)
     stats = e_step(ids, offsets, params, **options)
-    assert_allclose(stats.log_likelihood, sum(o.log_likelihood for o in oracle), rtol=1e-10)
+    assert_allclose(stats.log_likelihood, sum(o.log_likelihood for o in oracle), rtol=1e-10, atol=1e-12)
     gamma = np.concatenate([np.zeros((0, Z)), *(o.gamma for o in oracle)])
     assert_allclose(posterior(ids, offsets, params, **options), gamma, rtol=1e-9, atol=1e-12)
     assert_allclose(stats.initial, sum(o.gamma[0] for o in oracle if len(o.gamma)), rtol=1e-9)
@@ -58,7 +57,7 @@ def check_against_enumeration(ids, offsets, params, **options):
         assert_allclose(stats.transition.fz.sum(axis=0), pairs.sum(axis=0), rtol=1e-9, atol=1e-12)
     assert stats.n_tokens == np.count_nonzero(ids >= 0)
     result = forward(ids, offsets, params, filtered=True, **options)
-    assert_allclose(result.log_prob.sum(), stats.log_likelihood, rtol=1e-10)
+    assert_allclose(result.log_prob.sum(), stats.log_likelihood, rtol=1e-10, atol=1e-12)
     for i, (a, b) in enumerate(zip(offsets[:-1], offsets[1:], strict=True)):
         for t in range(a, b):
             prefix = enumerate_paths(params.initial, params.transition.dense(), observations(params, ids[a : t + 1]))
@@ -83,18 +82,6 @@ def test_equals_the_sum_over_all_paths(kind, tiny_chunks):
         check_against_enumeration(ids, offsets, random_params(kind, Z, F, V, seed))
 
     check()
-
-
-def test_marks_of_missing_tokens_are_ids_of_minus_one():
-    params = random_params("dense", Z, F, V, 0)
-    ids, offsets = np.array([0, 3, 1, 2, 2], dtype=np.uint32), bounds([3, 2])
-    missing = np.array([False, True, False, False, True])
-    other = np.where(missing, -1, ids.astype(np.int64))
-    a, b = e_step(ids, offsets, params, missing=missing), e_step(other, offsets, params)
-    assert a.log_likelihood == b.log_likelihood
-    assert_array_equal(a.emission, b.emission)
-    ids[1] = 4_000_000_000  # what stands at a missing token is not looked at
-    assert_array_equal(posterior(ids, offsets, params, missing=missing), posterior(other, offsets, params))
 
 
 def test_the_logs_kernel_and_the_batched_one_agree():
@@ -167,18 +154,6 @@ def test_the_number_of_threads_changes_no_bit_and_texts_add(kind, tiny_chunks):
     assert_allclose(both.log_likelihood, one.log_likelihood, rtol=1e-6)
     assert_allclose(both.emission, one.emission, rtol=1e-4, atol=1e-5)
     assert_allclose(both.transition[0], one.transition[0], rtol=1e-4, atol=1e-5)
-
-
-def test_a_stream_is_one_sentence():
-    params = random_params("low rank", Z, F, V, 5)
-    ids = np.random.default_rng(5).integers(0, V, 50)
-    offsets = bounds([10, 0, 25, 15])
-    stream, whole = e_step(ids, offsets, params, carry=True), e_step(ids, bounds([50]), params)
-    assert stream.log_likelihood == whole.log_likelihood
-    assert_array_equal(stream.transition.zf, whole.transition.zf)
-    lanes = e_step(ids, offsets, params, carry=True, lanes=5)
-    assert_allclose(lanes.initial.sum(), 5, rtol=1e-12)
-    assert_array_equal(lanes.emission, e_step(ids, bounds([10] * 5), params).emission)
 
 
 @pytest.mark.parametrize("kind", OPERATORS)
@@ -262,7 +237,6 @@ def test_states_that_were_given_up_send_no_message():
         ({"ids": np.array([0, -2, 1])}, "word id -2"),
         ({"offsets": [0, 2]}, "offsets"),
         ({"offsets": [0, 3, 2, 3]}, "offsets"),
-        ({"missing": np.zeros(2, dtype=bool)}, "missing"),
         ({"params": random_params("dense", Z, F, V, 0)._replace(initial=np.ones(2) / 2)}, "different models"),
     ],
 )
@@ -272,8 +246,6 @@ def test_bad_input_is_named(change, word):
         with pytest.raises(InputError) as error:
             function(**{**good, **change})
         assert is_one_sentence(str(error.value)) and word in str(error.value)
-    with pytest.raises(InputError, match="lanes"):
-        e_step(**good, carry=True, lanes=0)
 
 
 def test_a_model_whose_rows_do_not_sum_to_one_is_refused():

@@ -4,18 +4,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from hmm_models import OPERATORS, random_operator
+from hmm_models import OPERATORS, dense_to_band, random_operator
 from sentences import is_one_sentence
 from undertow.errors import InputError
 from undertow.kernels.chain import operators as transitions
-from undertow.kernels.chain.band import (
-    BandComplement,
-    BandLowRank,
-    band_to_dense,
-    dense_to_band,
-    inside,
-    window_sums,
-)
+from undertow.kernels.chain.band import BandLowRank, band_to_dense, inside
 from undertow.kernels.chain.operators import Dense, LowRank
 from undertow.kernels.chain.smoothing import check_rows, smoothed_columns, smoothed_rows
 
@@ -64,13 +57,6 @@ def test_expected_counts_are_those_of_all_pairs(kind, monkeypatch):
     if kind == "dense":
         assert_allclose(stats.pairs, pairs, rtol=1e-12)
         return
-    if kind == "complement":  # counts of low-rank steps as if there was no band, and the band's pairs without B
-        R, E = operator.R, operator.E
-        full = operator.scale[:, None] * (R @ E) * (alpha.T @ message)
-        assert_allclose(stats.zf.sum(axis=1), full.sum(axis=1), rtol=1e-10)
-        assert_allclose(stats.fz.sum(axis=0), full.sum(axis=0), rtol=1e-10)
-        assert_allclose(stats.band, dense_to_band(alpha.T @ message, 2), rtol=1e-12)
-        return
     band = stats.band if kind == "band" else np.zeros((3, Z))
     assert_allclose(stats.zf.sum(axis=1) + band.sum(axis=0), pairs.sum(axis=1), rtol=1e-12)
     assert_allclose(stats.fz.sum(axis=0) + band_to_dense(band).sum(axis=0), pairs.sum(axis=0), rtol=1e-12)
@@ -85,7 +71,6 @@ def test_low_rank_of_full_rank_and_a_full_band_are_dense():
     for operator in (
         LowRank(T, np.eye(Z)),
         BandLowRank(0 * nothing[0], nothing[1], dense_to_band(T, Z)),
-        BandComplement(*nothing, dense_to_band(T, Z)),
     ):
         operator.check()
         assert_allclose(operator.dense(), T, rtol=1e-12)
@@ -93,22 +78,12 @@ def test_low_rank_of_full_rank_and_a_full_band_are_dense():
         assert_allclose(operator.pull(message), message @ T.T, rtol=1e-12)
 
 
-def test_complement_form_is_the_dense_definition():
-    rng = np.random.default_rng(2)
-    u, v, theta = rng.random((Z, F)), rng.random((Z, F)), rng.random((Z, Z))
-    near = np.abs(np.subtract.outer(np.arange(Z), np.arange(Z))) < 3
-    weights = np.where(near, theta, u @ v.T)
-    operator = BandComplement.from_features(u, v, dense_to_band(theta, 3))
-    assert_allclose(operator.dense(), weights / weights.sum(axis=1, keepdims=True), rtol=1e-12)
-
-
-def test_bands_and_windows():
+def test_bands_of_matrices():
     rng = np.random.default_rng(3)
     matrix = rng.random((5, 5))
     near = np.abs(np.subtract.outer(np.arange(5), np.arange(5))) < 2
     assert_array_equal(band_to_dense(dense_to_band(matrix, 2)), np.where(near, matrix, 0))
     assert_array_equal(inside(3, 5), dense_to_band(np.ones((5, 5)), 2) > 0)
-    assert_allclose(window_sums(matrix, 1), near.astype(float) @ matrix, rtol=1e-12)
 
 
 @pytest.mark.parametrize("kind", OPERATORS)
@@ -140,10 +115,7 @@ def log_likelihood(operator, counts):
 
 @pytest.mark.parametrize("kind", OPERATORS)
 def test_em_on_observed_pairs_ends_where_no_change_helps(kind):
-    """A transition fitted to counts of pairs: never worse, and in the end level in every direction.
-
-    Heavy counts next to the diagonal make the low-rank part want to go there, which the complement form forbids.
-    """
+    """A transition fitted to counts of pairs: never worse, and in the end level in every direction."""
     rng = np.random.default_rng(5)
     near = np.exp(-np.abs(np.subtract.outer(np.arange(Z), np.arange(Z))))
     counts = 100 * rng.random((Z, Z)) * near + rng.random((Z, Z))
@@ -187,5 +159,3 @@ def test_rows_that_are_no_distributions_are_named():
     refusal(LowRank, np.ones((3, 2)), np.ones((3, 2)))
     refusal(BandLowRank, np.ones((3, 2)), np.ones((2, 3)), np.ones((2, 3)))
     refusal(BandLowRank, np.ones((3, 2)), np.ones((2, 3)), np.ones((3, 3)))
-    heavy = BandComplement(np.full((2, 2), 0.5), np.full((2, 2), 0.5), np.full((1, 2), 1.5))
-    assert "0: 1.5" in refusal(heavy.check)

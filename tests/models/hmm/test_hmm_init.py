@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from hmm_models import m_step
 from sentences import is_one_sentence
 from undertow import Corpus, LagCounts, Tokenizer
 from undertow.errors import InputError
-from undertow.kernels.chain.inference import ChainParams, check_params, e_step, m_step
+from undertow.kernels.chain.inference import ChainParams, check_params, e_step
 from undertow.kernels.chain.operators import Dense, LowRank
 from undertow.kernels.words.exchange import class_counts
 from undertow.models.hmm import init as hmm_init

@@ -32,14 +32,6 @@ def alias_rows(weights: NDArray[Any]) -> AliasRows:
     )
 
 
-def build_alias(weights: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-    """threshold (n,) and other (n,) of one distribution, weights ≥ 0 with a positive sum."""
-    weights = np.asarray(weights)
-    threshold, other = np.empty(len(weights), dtype=np.float32), np.empty(len(weights), dtype=np.int32)
-    build_row(weights, threshold, other)
-    return threshold, other
-
-
 @njit(cache=True, nogil=True)
 def build_row(weights: Any, threshold: Any, other: Any) -> None:
     """Small cells are filled up by large ones until all are level."""

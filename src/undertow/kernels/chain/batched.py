@@ -88,7 +88,7 @@ def n_lanes(n_states: int, n_sentences: int) -> int:
     return min(max(-(-n_sentences // 4), least), most)
 
 
-def batches(ids: Array, offsets: Ints, missing: NDArray[np.bool_] | None, n_states: int) -> Iterator[Batch]:
+def batches(ids: Array, offsets: Ints, n_states: int) -> Iterator[Batch]:
     """Sentences by falling length, as many as there are lanes at a time; empty ones are left out."""
     length = np.diff(offsets)
     by_length = np.argsort(-length, kind="stable")[: np.count_nonzero(length)]
@@ -98,10 +98,7 @@ def batches(ids: Array, offsets: Ints, missing: NDArray[np.bool_] | None, n_stat
         n_alive = np.searchsorted(-length[some], -np.arange(length[some[0]]), side="left").astype(np.int64)
         at = np.concatenate(([0], np.cumsum(n_alive)))
         token = packed_tokens(offsets[some], n_alive, at)
-        word = ids[token].astype(np.int64)
-        if missing is not None:
-            word[missing[token]] = -1
-        yield Batch(some, n_alive, at, token, word)
+        yield Batch(some, n_alive, at, token, ids[token].astype(np.int64))
 
 
 @njit(cache=True, nogil=True)

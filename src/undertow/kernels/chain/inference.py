@@ -1,8 +1,8 @@
 """Inference in discrete chains (hidden Markov models): E-step, filtering and smoothing, for any transition operator.
 
 `e_step` is the one function behind fitting, on one machine or many: its statistics add. `forward` gives probabilities
-of tokens and filtered posteriors, `posterior` smoothed ones. All run in batches (discrete_chain_batch.py).
-`forward_backward_logs` and `viterbi_logs` serve small dense chains with any log scores (discrete_chain_logs.py).
+of tokens and filtered posteriors, `posterior` smoothed ones. All run in batches (batched.py).
+`forward_backward_logs` and `viterbi_logs` serve small dense chains with any log scores (small.py).
 
 More than one thread takes batches side by side and is meant for a single-threaded BLAS (OMP_NUM_THREADS=1); with one,
 BLAS' own threads work. How the text is cut into batches does not depend on the threads, and batches are added in their
@@ -29,7 +29,7 @@ from undertow.kernels.chain.batched import (
 )
 from undertow.kernels.chain.operators import add_into
 from undertow.kernels.chain.small import ChainPosterior, forward_backward_logs, viterbi_logs
-from undertow.kernels.chain.smoothing import check_rows, smoothed_columns, smoothed_rows
+from undertow.kernels.chain.smoothing import check_rows
 
 __all__ = [
     "ChainParams",
@@ -41,7 +41,6 @@ __all__ = [
     "e_step",
     "forward",
     "forward_backward_logs",
-    "m_step",
     "posterior",
     "viterbi_logs",
 ]
@@ -93,20 +92,13 @@ def e_step(
     offsets: Array,
     params: ChainParams,
     *,
-    missing: NDArray[np.bool_] | None = None,
-    carry: bool = False,
-    lanes: int = 1,
     n_threads: int = 1,
 ) -> Stats:
     """Expected counts of sentences offsets[i]..offsets[i + 1] of ids.
 
-    An id of −1, or a token marked in `missing`, is a missing observation. With `carry` the whole text is one sequence
-    whose state goes on across sentences; it is cut into `lanes` equal sequences, each with a start of its own, that are
-    worked on side by side: 1 is exact, 64 or more are fast.
+    An id of −1 is a missing observation.
     """
-    ids, offsets = check_text(ids, offsets, params, missing)
-    if carry:
-        offsets = lane_offsets(len(ids), lanes)
+    ids, offsets = check_text(ids, offsets, params)
     V, Z = params.emission.shape
     initial, emission = np.zeros(Z), np.zeros((V, Z))
     transition: Any = None
@@ -118,7 +110,7 @@ def e_step(
         to = sums.start(batch)
         return run_batch(params, batch, buffers, sums.counts, to, sums.transition, sums.initial), sums
 
-    for way, sums in in_order(one_batch, batches(ids, offsets, missing, Z), n_threads):
+    for way, sums in in_order(one_batch, batches(ids, offsets, Z), n_threads):
         log_likelihood += float(way.log_probs().sum())
         n_tokens += int(np.count_nonzero(way.batch.word >= 0))
         np.add(initial, sums.initial, out=initial)
@@ -165,12 +157,11 @@ def forward(
     offsets: Array,
     params: ChainParams,
     *,
-    missing: NDArray[np.bool_] | None = None,
     filtered: bool = False,
     n_threads: int = 1,
 ) -> ForwardResult:
     """The way forward alone: probabilities of tokens and, if asked for, filtered posteriors."""
-    ids, offsets = check_text(ids, offsets, params, missing)
+    ids, offsets = check_text(ids, offsets, params)
     Z = len(params.initial)
     log_prob, dtype = np.zeros(len(ids)), params.emission.dtype
     states = np.empty((len(ids), Z), dtype=dtype) if filtered else None
@@ -191,7 +182,7 @@ def forward(
         log_prob[batch.token] = way.log_probs()
         return way.impossible[way.impossible >= 0]
 
-    dead = list(in_order(one_batch, batches(ids, offsets, missing, Z), n_threads))
+    dead = list(in_order(one_batch, batches(ids, offsets, Z), n_threads))
     return ForwardResult(log_prob, states, last, np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *dead])))
 
 
@@ -200,40 +191,18 @@ def posterior(
     offsets: Array,
     params: ChainParams,
     *,
-    missing: NDArray[np.bool_] | None = None,
     n_threads: int = 1,
 ) -> Array:
     """p(z_t | whole sentence), (N, Z) in the precision of the parameters; rows of an impossible sentence are zero."""
-    ids, offsets = check_text(ids, offsets, params, missing)
+    ids, offsets = check_text(ids, offsets, params)
     out = np.zeros((len(ids), len(params.initial)), dtype=params.emission.dtype)
 
     def one_batch(batch: Batch, buffers: Buffers) -> None:
         run_batch(params, batch, buffers, out, batch.token, None, None)
 
-    for _ in in_order(one_batch, batches(ids, offsets, missing, len(params.initial)), n_threads):
+    for _ in in_order(one_batch, batches(ids, offsets, len(params.initial)), n_threads):
         pass
     return out
-
-
-def m_step(
-    stats: Stats,
-    params: ChainParams,
-    *,
-    initial_strength: float = 0.0,
-    transition_strength: float = 0.0,
-    emission_strength: float = 0.0,
-    emission_mean: Array | None = None,
-) -> ChainParams:
-    """Most likely parameters given expected counts, each row pulled by so many pseudo-counts towards its prior mean.
-
-    The means are uniform, that of the emission may be given (V,). `params` are those of the E-step.
-    """
-    dtype = params.emission.dtype
-    return ChainParams(
-        smoothed_rows(stats.initial[None, :], initial_strength, dtype=dtype)[0],
-        params.transition.m_step(stats.transition, transition_strength),
-        smoothed_columns(stats.emission, emission_strength, emission_mean, dtype=dtype),
-    )
 
 
 def check_params(params: ChainParams) -> None:
@@ -243,17 +212,8 @@ def check_params(params: ChainParams) -> None:
     check_rows(params.emission, "emission (a state each)", axis=0)
 
 
-def lane_offsets(n_tokens: int, lanes: int) -> NDArray[np.int64]:
-    """Bounds of equal pieces of a stream."""
-    if lanes < 1:
-        raise InputError(f"a stream cannot be cut into {lanes} lanes: give 1 or more.")
-    return np.arange(lanes + 1, dtype=np.int64) * n_tokens // lanes
-
-
-def check_text(
-    ids: Array, offsets: Array, params: ChainParams, missing: NDArray[np.bool_] | None
-) -> tuple[Array, NDArray[np.int64]]:
-    """ids and offsets as arrays; InputError if they do not fit each other, the marks, or the model."""
+def check_text(ids: Array, offsets: Array, params: ChainParams) -> tuple[Array, NDArray[np.int64]]:
+    """ids and offsets as arrays; InputError if they do not fit each other or the model."""
     ids, offsets = np.asarray(ids), np.asarray(offsets, dtype=np.int64)
     V, Z = params.emission.shape
     if params.transition.n_states != Z or np.shape(params.initial) != (Z,):
@@ -269,10 +229,7 @@ def check_text(
         or (np.diff(offsets) < 0).any()
     ):
         raise InputError(f"the offsets must rise from 0 to the number of tokens, {len(ids)}.")
-    if missing is not None and np.shape(missing) != ids.shape:
-        raise InputError(f"there are {len(ids)} tokens but marks of {len(missing)} of them as missing or not.")
-    known = ids if missing is None else ids[~missing]
-    if len(known) and (int(known.max()) >= V or int(known.min()) < -1):
-        wrong = int(np.flatnonzero((known >= V) | (known < -1))[0])
-        raise InputError(f"word id {int(known[wrong])} is not among the model's {V} words: mark it as missing (−1).")
+    if len(ids) and (int(ids.max()) >= V or int(ids.min()) < -1):
+        wrong = int(np.flatnonzero((ids >= V) | (ids < -1))[0])
+        raise InputError(f"word id {int(ids[wrong])} is not among the model's {V} words: mark it as missing (−1).")
     return ids, offsets

@@ -1,7 +1,7 @@
 """The transition of a discrete chain as an operator: all a forward–backward needs to know of it.
 
 Row-stochastic T with rows "from" and columns "to". A batch of B distributions is a (B, Z) array, so that a step is a
-matrix product. `Dense` and `LowRank` are here, the two forms with a band in transitions_band.py.
+matrix product. `Dense` and `LowRank` are here, low rank plus a band in band.py.
 
 Some operators pass through a narrow waist of `width` features on the way. A caller that wants statistics afterwards
 hands in `route` arrays (B, width) that keep what passed there, so that nothing is multiplied twice.
@@ -27,7 +27,7 @@ ROW_BLOCK = 1024  # rows of expected counts that are made at a time, so that tem
 
 
 class TransitionOperator(Protocol):
-    """What `discrete_chain` asks of a transition."""
+    """What inference.py asks of a transition."""
 
     @property
     def n_states(self) -> int: ...

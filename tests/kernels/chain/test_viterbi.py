@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from hmm_models import blocks_and_emission, bounds, low_rank, pair_sparse
+from oracles.hmm_paths import enumerate_joint_paths, enumerate_paths
+from undertow.kernels.chain.viterbi import viterbi_blocks, viterbi_low_rank
+
+LENGTHS = [3, 0, 1, 4]
+
+
+def text(rng, n_words):
+    offsets = bounds(LENGTHS)
+    return rng.integers(0, n_words, offsets[-1]), offsets
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_block_chain_takes_the_best_of_all_paths(seed):
+    """Words of block −1, which every state emits, are among them."""
+    rng = np.random.default_rng(seed)
+    blocks, emission, initial = blocks_and_emission(rng)
+    T = pair_sparse(rng, blocks, [(0, 1), (1, 0), (1, 1), (2, 0)])
+    ids, offsets = text(rng, len(blocks.word_block))
+    ids[1] = len(blocks.word_block) - 1
+    obs = blocks.dense_emission(emission).T[ids].astype(float)
+    path = viterbi_blocks(ids, offsets, blocks, T, initial, emission)
+    for a, b in zip(offsets[:-1], offsets[1:], strict=True):
+        oracle = enumerate_paths(initial.astype(float), T.dense().astype(float), obs[a:b])
+        assert_array_equal(path[a:b], oracle.best_path)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_low_rank_chain_takes_the_best_path_of_states_and_features(seed):
+    rng = np.random.default_rng(seed)
+    blocks, emission, initial = blocks_and_emission(rng, np.array([0, 0, 1, -1]), np.array([1, 2]))
+    T = low_rank(rng, blocks, F=2)
+    ids, offsets = text(rng, 4)
+    ids[1] = 3
+    obs = blocks.dense_emission(emission).T[ids].astype(float)
+    path = viterbi_low_rank(ids, offsets, blocks, T, initial, emission)
+    for a, b in zip(offsets[:-1], offsets[1:], strict=True):
+        if b > a:
+            oracle = enumerate_joint_paths(initial.astype(float), T.R.astype(float), T.ET.T.astype(float), obs[a:b])
+            assert_array_equal(path[a:b], oracle.z[np.argmax(oracle.weight)])
