@@ -174,11 +174,10 @@ def check_nonsense_parameters(case: Case) -> None:
     for name in type(case.make()).param_defaults():
         for value in NONSENSE:
             what = f"fit with {name}={str(value)[:20]}"
-            model = case.make(**{name: value})
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # an odd parameter may be worth a warning
                 try:
-                    model.fit(case.data)
+                    case.make(**{name: value}).fit(case.data)
                 except UndertowError as e:
                     sentence = str(e)
                     assert sentence.endswith(".") and "\n" not in sentence, f"{what}: not one sentence: {sentence!r}"

@@ -23,7 +23,7 @@ from contract.cases import OTHER_SENTENCES, SENTENCES, Case, small
 from contract.reference import DeletedInterpolation
 from undertow.errors import InputError
 from undertow.models.base import check_random_state
-from undertow.models.fitting import InterruptedFitWarning
+from undertow.models.fitting import InterruptedFitWarning, check_callbacks
 from undertow.storage import load_model, register
 from undertow.text.corpus import Corpus
 
@@ -60,7 +60,7 @@ def instead(model: Any, **values: Any) -> Iterator[None]:
 # --- parameters -----------------------------------------------------------------------------------------
 
 
-@breaks("constructor_only_stores")
+@breaks("constructor_only_stores", "nonsense_parameters")
 class ValidatesInConstructor(DeletedInterpolation):
     def __init__(self, n_iter: Any = 10, *, smoothing: Any = 0.1, random_state: Any = None, callbacks: Any = None):
         if not isinstance(smoothing, float | int | np.floating):
@@ -278,7 +278,7 @@ class NeverCalls(DeletedInterpolation):
 class WrongObjective(DeletedInterpolation):
     def fit(self, X: Any, y: Any = None) -> Any:
         self._check_params()
-        wrapped = [lambda e, fn=fn: fn(e._replace(objective=-e.objective)) for fn in self.callbacks or []]
+        wrapped = [lambda e, fn=fn: fn(e._replace(objective=-e.objective)) for fn in check_callbacks(self.callbacks)]
         with instead(self, callbacks=wrapped):
             return super().fit(X)
 
