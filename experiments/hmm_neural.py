@@ -58,7 +58,7 @@ def fit(row: str, seed: int, states: int, epochs: int, text: Corpus, dev: Corpus
     if not features:
         return hmm.set_params(n_iter=10, n_chunks=4).fit(text, validation=dev)
     options = Options(features=features, dropout=dropout, batch_tokens=4096, learning_rate=3e-3)
-    hmm._finish(*fit_neural(hmm, text, dev, options=options), text)
+    hmm._finish(fit_neural(hmm, text, dev, options=options), text)
     return hmm
 
 

@@ -28,7 +28,7 @@ ARROWS = {
         *("errors", "progress", "files", "engine", "models", "text", "storage", "results", "view", "adapters"),
         "undertow",
     },
-    "undertow": {"text", "models", "storage"},
+    "undertow": {"text", "models", "results", "storage"},
 }
 # Third-party packages a room may use, where that is a promise
 OUTSIDE = {

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from undertow.models.factorial.model import FactorialHMM
     from undertow.models.hmm.model import HMM
     from undertow.models.lds.model import LDS
+    from undertow.results.interpolation import Interpolation
+    from undertow.results.tagging import CRFTagger, LocalTagger
+    from undertow.results.word_clusters import WordClusters
     from undertow.storage import load_model as load
     from undertow.text.corpus import Corpus
     from undertow.text.events import Events
@@ -30,19 +33,27 @@ _WHERE = {
     "LagCounts": ("undertow.text.lag_counts", "LagCounts"),
     "Tokenizer": ("undertow.text.tokenizer", "Tokenizer"),
     "Vocabulary": ("undertow.text.vocabulary", "Vocabulary"),
+    "Interpolation": ("undertow.results.interpolation", "Interpolation"),
+    "WordClusters": ("undertow.results.word_clusters", "WordClusters"),
+    "CRFTagger": ("undertow.results.tagging", "CRFTagger"),
+    "LocalTagger": ("undertow.results.tagging", "LocalTagger"),
     "load": ("undertow.storage", "load_model"),
 }
 
 __all__ = [
     "HMM",
     "LDS",
+    "CRFTagger",
     "Corpus",
     "DynamicEmbedding",
     "Events",
     "FactorialHMM",
+    "Interpolation",
     "LagCounts",
+    "LocalTagger",
     "Tokenizer",
     "Vocabulary",
+    "WordClusters",
     "__version__",
     "load",
 ]

@@ -15,7 +15,7 @@ from contract.checks import CHECKS  # noqa: E402
 from sentences import is_one_sentence  # noqa: E402
 from undertow import HMM, Corpus, load  # noqa: E402
 from undertow.errors import InputError  # noqa: E402
-from undertow.models.base import InterruptedFitWarning  # noqa: E402
+from undertow.models.fitting import InterruptedFitWarning  # noqa: E402
 from undertow.neural import hmm as neural  # noqa: E402
 from undertow.neural.hmm import (  # noqa: E402
     Batch,
@@ -171,10 +171,10 @@ def test_batches_hold_the_text() -> None:
 def test_training_improves_and_gives_ordinary_tables(n_blocks: int, rank: int | None, tmp_path) -> None:
     corpus = Corpus.from_sentences(SENTENCES * 8)
     hmm = HMM(6, n_blocks=n_blocks, rank=rank, n_iter=6, parameterization="neural", random_state=0)
-    params, history, _ = fit_neural(hmm, corpus, options=QUICK._replace(dropout=0.0))
+    params, history, *_ = fit_neural(hmm, corpus, options=QUICK._replace(dropout=0.0))
     params.check()
     assert len(history) == 6 and history[-1] > history[0] + 0.1
-    again, same, _ = fit_neural(hmm, corpus, options=QUICK._replace(dropout=0.0))
+    again, same, *_ = fit_neural(hmm, corpus, options=QUICK._replace(dropout=0.0))
     assert history == same
     assert_array_equal(again.initial, params.initial)
     with warnings.catch_warnings():
@@ -188,10 +188,10 @@ def test_the_best_epoch_on_held_out_text_is_kept_and_the_rate_is_cut() -> None:
     corpus = Corpus.from_sentences(SENTENCES)
     other = Corpus.from_sentences(SENTENCES[:2], vocabulary=corpus.vocabulary)
     hmm = HMM(6, n_blocks=1, rank=3, n_iter=5, random_state=0)
-    params, _, after_each = fit_neural(hmm, corpus, other, options=QUICK)
+    params, _, after_each, _ = fit_neural(hmm, corpus, other, options=QUICK)
     scores = []
     for n in range(1, 6):
-        now, _, _ = fit_neural(hmm.set_params(n_iter=n), corpus, other, options=QUICK)
+        now = fit_neural(hmm.set_params(n_iter=n), corpus, other, options=QUICK).params
         scores.append(mean_log_probability(now, batches(other, 1000, False)))
     assert scores == sorted(scores), "an epoch that made it worse was kept"
     assert_allclose(mean_log_probability(params, batches(other, 1000, False)), max(scores), rtol=1e-12)
@@ -210,9 +210,9 @@ def test_ctrl_c_keeps_the_last_finished_epoch() -> None:
     corpus = Corpus.from_sentences(SENTENCES)
     hmm = HMM(6, n_blocks=1, rank=3, n_iter=5, random_state=0, callbacks=[stop])
     with pytest.warns(InterruptedFitWarning):
-        params, history, _ = fit_neural(hmm, corpus, options=QUICK)
-    assert len(history) == 2
-    expected, _, _ = fit_neural(hmm.set_params(n_iter=2, callbacks=None), corpus, options=QUICK)
+        params, history, _, interrupted = fit_neural(hmm, corpus, options=QUICK)
+    assert len(history) == 2 and interrupted
+    expected, *_ = fit_neural(hmm.set_params(n_iter=2, callbacks=None), corpus, options=QUICK)
     assert_array_equal(params.initial, expected.initial)
 
 

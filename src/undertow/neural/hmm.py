@@ -1,17 +1,15 @@
-"""Fitting a neural HMM: gradients without a gradient through the recursion.
+"""Fitting a neural HMM by gradients, without differentiating the forward–backward recursion.
 
 Fisher's identity: the gradient of the evidence log p(x) is that of the expected complete log-likelihood with the
 posterior held fixed, Σ n · log(probability) over starts, steps and emissions, n being expected counts. These come from
-the forward–backward that EM uses (`hmm_params`), on a batch of text; PyTorch sees only the tables. So a step costs an
-E-step of the batch and one pass through the network, and no memory for the length of the text.
+the forward–backward that EM uses (`models.hmm.params`), on a batch of text; PyTorch sees only the tables. So a step
+costs an E-step of the batch and one pass through the network, and memory does not grow with the length of the text.
 
-The result is the ordinary tables: a neural model is asked, saved and loaded as any other.
+The result is ordinary tables: queries, saving and loading are those of any other HMM.
 """
 
 from __future__ import annotations
 
-import time
-import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -25,30 +23,30 @@ from undertow.kernels.chain.inference import ChainParams
 from undertow.kernels.chain.operators import Dense, LowRank
 from undertow.kernels.chain.sparse import BlockLowRank, Blocks, PairSparse
 from undertow.models.base import check_random_state
-from undertow.models.fitting import InterruptedFitWarning, TrainingEvent, check_callbacks
-from undertow.models.hmm.em import unseen_mass
-from undertow.models.hmm.init import HMMStart, hmm_start
+from undertow.models.fitting import FitResult, Iteration, run_iterations
+from undertow.models.hmm.em import perplexity_remark, unseen_mass
+from undertow.models.hmm.init import choose_blocks, choose_init
+from undertow.models.hmm.initial_counts import InitialCounts, initial_counts
 from undertow.models.hmm.params import BlockParams, Params, PlainParams
-from undertow.models.hmm.start import choose_blocks, choose_init
 from undertow.neural.hmm_network import LogTables, Network, Shape, Tensor, torch
 from undertow.text.corpus import Corpus
 from undertow.text.lag_counts import LagCounts
 
-SEGMENT = 256  # with `carry`, text is read in sequences of so many tokens, each with a start of its own
+SEGMENT = 256  # with `carry`, the text is cut into sequences of so many tokens, each with its own initial state
 
 
 class Options(NamedTuple):
-    """What of the training is no parameter of the model; measured by experiments/hmm_neural.py."""
+    """Training options that are no parameters of `HMM`; measured by experiments/hmm_neural.py."""
 
     width: int = 128  # of the embeddings
     features: str = "learned"  # or "orthogonal", "fourier": frozen at random
-    dropout: float = 0.0  # share of the states of each block that a batch does without; 0.5 needs many epochs
+    dropout: float = 0.0  # share of the states of each block that is dropped in each batch; 0.5 needs many epochs
     batch_tokens: int = 1 << 12
     learning_rate: float = 3e-3
     weight_decay: float = 1e-4
     clip: float = 5.0
     cut: float = 0.25  # the rate is multiplied by this when the held-out text (or else the text) stops improving
-    n_warm: int = 60  # steps towards the start's expected counts, before any text is read
+    n_warm: int = 60  # gradient steps towards the initial expected counts, before training on the text
 
 
 # --- tables and counts ----------------------------------------------------------------------------------
@@ -57,7 +55,7 @@ class Options(NamedTuple):
 def as_params(tables: LogTables, shape: Shape, unseen: float = 0.0, dtype: Any = np.float32) -> Params:
     """The tables as probabilities, in the form that the forward–backward takes.
 
-    Words that the text does not have are emitted by every state alike, with probability `unseen` together.
+    Every state emits the words that are not in the text with the same probability, in total `unseen`.
     """
     known = shape.word_block >= 0
     each = unseen / max(int((~known).sum()), 1)
@@ -113,7 +111,7 @@ class Counts(NamedTuple):
 
 
 def as_counts(stats: Any, params: Params, shape: Shape) -> Counts:
-    """The statistics of an E-step, whichever kernel made them."""
+    """The statistics of an E-step in the layout of `LogTables`, whichever kernel computed them."""
     T = R = E = None
     if isinstance(params, PlainParams):
         if isinstance(params.chain.transition, Dense):
@@ -195,8 +193,8 @@ def gradient_step(network: Network, batch: Batch, kept: NDArray[np.int64] | None
     return float(stats.log_likelihood)
 
 
-def warm_up(network: Network, start: HMMStart, options: Options, optimizer: Any, rng: np.random.Generator) -> None:
-    """Gradient steps towards the counts that the start imagines, so that training begins where EM would."""
+def warm_up(network: Network, start: InitialCounts, options: Options, optimizer: Any, rng: np.random.Generator) -> None:
+    """Gradient steps towards the initial expected counts, so that training begins where EM would."""
     tokens = start.state_tokens()
     T = R = E = None
     if network.shape.rank is None:
@@ -218,17 +216,11 @@ def mean_log_probability(params: Params, text: list[Batch]) -> float:
     return total / max(sum(len(b.ids) for b in text), 1)
 
 
-class Epoch(NamedTuple):
-    log_likelihood: float  # of a token of the text, as it was read, with states dropped
-    held_out: float | None  # of a token of the other text, with all states
-    params: Params
-
-
 def epochs(
     network: Network, text: list[Batch], other: list[Batch], options: Options, n_iter: int, unseen: float,
     optimizer: Any, rng: np.random.Generator,
-) -> Iterator[Epoch]:  # fmt: skip
-    """Passes over the text in random order; the rate is cut when one brings nothing."""
+) -> Iterator[Iteration[Params]]:  # fmt: skip
+    """Passes over the batches in random order; the learning rate is cut after an epoch without improvement."""
     best = -np.inf
     for _ in range(n_iter):
         total, n_tokens = 0.0, 0
@@ -246,16 +238,16 @@ def epochs(
             for group in optimizer.param_groups:
                 group["lr"] *= options.cut
         best = max(best, score)
-        yield Epoch(total / n_tokens, held_out, params)
+        mean = total / n_tokens
+        yield Iteration(mean, params, held_out, perplexity_remark(mean, held_out))
 
 
 def fit_neural(
     hmm: Any, corpus: Corpus, validation: Corpus | None = None, *, options: Options | None = None
-) -> tuple[Params, list[float], list[float]]:
-    """Tables of a neural HMM with the parameters of `hmm` (states, blocks, rank, init, n_iter, seed), its history, and
-    log p a token of `validation` after each epoch.
+) -> FitResult[Params]:
+    """Fit a neural HMM with the constructor parameters of `hmm` (states, blocks, rank, init, n_iter, seed).
 
-    With `validation` the tables are those of the epoch that served it best. Ctrl-C keeps the last finished epoch.
+    With `validation` the result holds the tables of the epoch with the best held-out likelihood, else the last.
     """
     if getattr(hmm, "band", 0):
         raise InputError("A neural HMM has no band: leave out band, or use parameterization='table'.")
@@ -268,13 +260,10 @@ def fit_neural(
         torch.set_num_threads(threads)
 
 
-def _fit(
-    hmm: Any, corpus: Corpus, validation: Corpus | None, options: Options
-) -> tuple[Params, list[float], list[float]]:
-    rng, callbacks = check_random_state(hmm.random_state), check_callbacks(hmm.callbacks)
-    began = time.perf_counter()
+def _fit(hmm: Any, corpus: Corpus, validation: Corpus | None, options: Options) -> FitResult[Params]:
+    rng = check_random_state(hmm.random_state)
     words = corpus.vocabulary.counts
-    network, start = _begin(hmm, corpus, options, rng)
+    network, start = _initial_network(hmm, corpus, options, rng)
     optimizer = torch.optim.AdamW(
         network.parameters(), lr=options.learning_rate, weight_decay=options.weight_decay, foreach=False
     )
@@ -282,40 +271,26 @@ def _fit(
     text = batches(corpus, options.batch_tokens, hmm.carry)
     other = [] if validation is None else batches(validation, options.batch_tokens, hmm.carry)
     unseen = unseen_mass(words, hmm.smoothing)
-    history: list[float] = []
-    scores: list[float] = []
-    kept = None
-    try:
-        for epoch in epochs(network, text, other, options, hmm.n_iter, unseen, optimizer, rng):
-            if epoch.held_out is None or epoch.held_out > max(scores, default=-np.inf):
-                kept = epoch.params
-            if epoch.held_out is not None:
-                scores.append(epoch.held_out)
-            history.append(epoch.log_likelihood)
-            event = TrainingEvent(len(history), hmm.n_iter, history[-1], time.perf_counter() - began)
-            if hmm.verbose:
-                told = "" if epoch.held_out is None else f", held out {np.exp(-epoch.held_out):.2f}"
-                print(f"epoch {event.iteration}: perplexity {np.exp(-history[-1]):.2f}{told}, {event.seconds:.0f} s")
-            for callback in callbacks:
-                callback(event)
-    except KeyboardInterrupt:
-        if not history:
-            raise
-        warnings.warn(
-            f"Interrupted after {len(history)} epochs; the last finished one is kept.",
-            InterruptedFitWarning,
-            stacklevel=4,
-        )
-    assert kept is not None
-    return kept, history, scores
+    iterations = epochs(network, text, other, options, hmm.n_iter, unseen, optimizer, rng)
+    return run_iterations(
+        iterations,
+        n_iter=hmm.n_iter,
+        unit="epoch",
+        callbacks=hmm.callbacks,
+        verbose=hmm.verbose,
+        patience=None,  # the rate is cut when the held-out text stops improving; the best epoch is kept
+        stacklevel=6,  # run_iterations, _fit, fit_neural, HMM.fit, the wrapper of one_blas_thread, the caller
+    )
 
 
-def _begin(hmm: Any, corpus: Corpus, options: Options, rng: np.random.Generator) -> tuple[Network, HMMStart]:
+def _initial_network(
+    hmm: Any, corpus: Corpus, options: Options, rng: np.random.Generator
+) -> tuple[Network, InitialCounts]:
     words = corpus.vocabulary.counts
     n_blocks = choose_blocks(hmm.n_blocks, hmm.n_states, int((words > 0).sum()))
     counts = LagCounts.from_corpus(corpus, lags=1, n_jobs=hmm.n_jobs)
     init = choose_init(hmm.init, n_blocks, hmm.rank)
-    start = hmm_start(counts, hmm.n_states, n_blocks=n_blocks, rank=hmm.rank, init=init, rng=rng)
+    start = initial_counts(counts, hmm.n_states, n_blocks=n_blocks, rank=hmm.rank, init=init, rng=rng)
     block = np.where(words > 0, start.word_block, -1).astype(np.int64)
     shape = Shape(start.first, block, hmm.rank, options.width, options.features)
     generator = torch.Generator().manual_seed(int(rng.integers(2**31)))

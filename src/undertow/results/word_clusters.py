@@ -13,9 +13,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import time
-import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -38,7 +36,7 @@ from undertow.models.base import (
     check_whole,
     encode_sentences,
 )
-from undertow.models.fitting import InterruptedFitWarning, TrainingEvent, check_callbacks
+from undertow.models.fitting import Callback, Iteration, check_callbacks, run_iterations
 from undertow.text.corpus import Corpus
 from undertow.text.lag_counts import LagCounts
 from undertow.text.vocabulary import UNKNOWN, Vocabulary, check_word
@@ -70,9 +68,9 @@ class WordClusters(Estimator):
         n_iter: int = 20,
         min_moved: float = 0.001,
         init: str = "frequency",
-        random_state: Any = None,
+        random_state: int | np.random.Generator | None = None,
         n_jobs: int | None = None,
-        callbacks: Any = None,
+        callbacks: Sequence[Callback] | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.n_iter = n_iter
@@ -96,7 +94,8 @@ class WordClusters(Estimator):
     def fit(self, X: Text, y: Any = None) -> Self:
         """Cluster the words of a Corpus, of an iterable of token lists, or of LagCounts, whose first lag is used."""
         self._check_params()
-        callbacks, rng = check_callbacks(self.callbacks), check_random_state(self.random_state)
+        rng = check_random_state(self.random_state)
+        check_callbacks(self.callbacks)
         if not isinstance(X, LagCounts):
             X = LagCounts.from_corpus(as_corpus(X), lags=1, n_jobs=self.n_jobs)
         vocabulary, pairs = X.vocabulary, X.matrix(1)
@@ -116,41 +115,15 @@ class WordClusters(Estimator):
         passes = exchange_passes(
             pairs, unigram, self.n_clusters, start=start, fixed=fixed, n_passes=self.n_iter, min_moved=self.min_moved
         )
-        classes, history = self._watch(passes, unigram, callbacks)
+        iterations = _pass_iterations(passes, unigram)
+        result = run_iterations(iterations, n_iter=self.n_iter, unit="pass", callbacks=self.callbacks)
+        classes = result.params
         merges, _ = merge_classes(class_counts(pairs, classes, self.n_clusters))
         sizes = np.bincount(classes, weights=unigram, minlength=self.n_clusters)
         clusters = np.full(len(vocabulary), -1, dtype=np.int32)
         clusters[seen] = classes
-        self._finish(vocabulary, clusters, bit_paths(merges, sizes), history, X.tokenizer)
+        self._finish(vocabulary, clusters, bit_paths(merges, sizes), result.history, X.tokenizer)
         return self
-
-    def _watch(
-        self, passes: Iterable[Pass], unigram: npt.NDArray[np.int64], callbacks: Any
-    ) -> tuple[npt.NDArray[np.int32], list[float]]:
-        """Run the passes and report them; Ctrl-C keeps the last one that was finished."""
-        began, n_tokens = time.perf_counter(), float(unigram.sum())
-        constant = float((unigram * np.log(unigram)).sum())  # what F leaves out
-        history: list[float] = []
-        classes = None
-        try:
-            for now in passes:
-                if classes is not None:
-                    history.append((now.objective + constant) / n_tokens)
-                classes = now.classes
-                if history:
-                    event = TrainingEvent(len(history), self.n_iter, history[-1], time.perf_counter() - began)
-                    for callback in callbacks:
-                        callback(event)
-        except KeyboardInterrupt:
-            if not history:
-                raise
-            warnings.warn(
-                f"Interrupted after {len(history)} passes; the last finished one is kept.",
-                InterruptedFitWarning,
-                stacklevel=3,
-            )
-        assert classes is not None
-        return classes, history
 
     def _finish(
         self,
@@ -274,6 +247,17 @@ class WordClusters(Estimator):
         self.clusters_, self.paths_ = tensors["clusters"], state.fitted["paths"]
         self.tokenizer_ = state.fitted["tokenizer"]
         self._prepare()
+
+
+def _pass_iterations(
+    passes: Iterator[Pass], unigram: npt.NDArray[np.int64]
+) -> Iterator[Iteration[npt.NDArray[np.int32]]]:
+    """The passes of the exchange algorithm after its start; the objective is the mean log-probability of a token."""
+    n_tokens = float(unigram.sum())
+    constant = float((unigram * np.log(unigram)).sum())  # the term that the objective of the passes leaves out
+    next(passes)
+    for now in passes:
+        yield Iteration((now.objective + constant) / n_tokens, now.classes, remark=f"{now.moves} words moved")
 
 
 def _read_rows(path: Path) -> list[tuple[str, str, int]]:

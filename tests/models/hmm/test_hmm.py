@@ -21,7 +21,7 @@ from undertow import HMM, Corpus, load
 from undertow.engine import DaskCluster, Processes, Threads
 from undertow.errors import FormatError, InputError
 from undertow.kernels.chain.sparse import BlockLowRank, Blocks, PairSparse
-from undertow.models.fitting import TrainingEvent
+from undertow.models.fitting import InterruptedFitWarning, TrainingEvent
 from undertow.models.hmm import queries as hmm_queries
 from undertow.models.hmm.params import BlockParams
 
@@ -214,6 +214,7 @@ def test_samples_come_as_often_as_the_model_says() -> None:
     model = made(BLOCKS, n_iter=6)
     drawn = model.sample(6000, random_state=1)
     assert drawn == model.sample(6000, random_state=1) != model.sample(6000, random_state=2)
+    assert model.sample(6000) != model.sample(6000), "without a seed each sample is another"
     share = np.linalg.matrix_power(model.transition_.dense().astype(float), 200)[0]
     p = share @ model.emission_.dense()
     p[0] = 0  # the unknown word is never drawn
@@ -240,7 +241,7 @@ def test_words_and_steps_of_states() -> None:
 def test_a_boundary_ends_sentences() -> None:
     corpus = Corpus.from_sentences(SENTENCES, boundary="<eos>")
     model = HMM(**BLOCKS, n_iter=2, random_state=0).fit(corpus)
-    assert "<eos>" in model.sample(60)
+    assert "<eos>" in model.sample(60, random_state=0)
     assert math.isfinite(model.perplexity(corpus))
 
 
@@ -322,11 +323,24 @@ def test_a_model_whose_rows_do_not_sum_to_one_is_refused(tensor: str, tmp_path: 
     assert is_one_sentence(str(e.value))
 
 
-def test_callbacks_see_every_pass_and_progress_is_printed(capsys: Any) -> None:
+def test_ctrl_c_keeps_the_last_pass_and_the_warning_names_the_caller() -> None:
+    def stop(event: TrainingEvent) -> None:
+        if event.iteration == 2:
+            raise KeyboardInterrupt
+
+    with pytest.warns(InterruptedFitWarning, match="after 2 passes") as caught:
+        model = HMM(**BLOCKS, n_iter=3, random_state=0, callbacks=[stop]).fit(SENTENCES)
+    assert caught[0].filename == __file__ and len(model.history_) == 2
+    same = HMM(**BLOCKS, n_iter=2, random_state=0).fit(SENTENCES)
+    np.testing.assert_array_equal(model.params_.initial, same.params_.initial)
+
+
+def test_callbacks_see_every_pass_and_progress_is_logged(caplog: Any) -> None:
     events: list[TrainingEvent] = []
     model = made(BLOCKS, verbose=True, callbacks=[events.append])
     assert [e.objective for e in events] == model.history_ and events[-1].n_iter == 3
-    assert capsys.readouterr().out.count("perplexity") == 3
+    assert [r.name for r in caplog.records] == ["undertow"] * 3
+    assert caplog.text.count("perplexity") == 3
     assert json.dumps(model._fitted_scalars())
 
 
@@ -450,4 +464,6 @@ def test_derived_tables_are_kept_until_the_parameters_change(form: dict[str, Any
     assert model._tables() is not derived
     for a, b in zip(model.transform(SENTENCES), other.transform(SENTENCES), strict=True):
         np.testing.assert_array_equal(a, b)
-    assert model.sample(30) == other.sample(30) and model.transitions(3) == other.transitions(3)
+    assert model.sample(30, random_state=0) == other.sample(30, random_state=0) and model.transitions(
+        3
+    ) == other.transitions(3)

@@ -14,8 +14,8 @@ from undertow.errors import InputError
 from undertow.kernels.chain.inference import ChainParams, check_params, e_step
 from undertow.kernels.chain.operators import Dense, LowRank
 from undertow.kernels.words.exchange import class_counts
-from undertow.models.hmm import init as hmm_init
-from undertow.models.hmm.init import INITS, HMMStart, hmm_start, share_states, word_vectors
+from undertow.models.hmm import initial_counts as counts_module
+from undertow.models.hmm.initial_counts import INITS, InitialCounts, initial_counts, states_per_block, word_vectors
 
 rng_of = np.random.default_rng
 
@@ -38,7 +38,7 @@ def counts(books: Corpus) -> LagCounts:
     return LagCounts.from_corpus(books, lags=1, across=True)
 
 
-def state_of(start: HMMStart) -> np.ndarray:
+def state_of(start: InitialCounts) -> np.ndarray:
     """The state of each emission number."""
     word = np.repeat(np.arange(len(start.word_block)), np.diff(start.starts))
     return start.first[start.word_block[word]] + np.arange(len(word)) - start.starts[word]
@@ -49,7 +49,7 @@ def state_of(start: HMMStart) -> np.ndarray:
 def test_starts_have_the_shapes_and_the_mass_of_the_text(
     counts: LagCounts, init: str, n_blocks: int, rank: int | None
 ) -> None:
-    start = hmm_start(counts, 20, n_blocks=n_blocks, rank=rank, init=init, rng=rng_of(0))
+    start = initial_counts(counts, 20, n_blocks=n_blocks, rank=rank, init=init, rng=rng_of(0))
     V, unigram = len(counts.vocabulary), counts.vocabulary.counts
     assert start.n_states == 20 and len(start.first) == n_blocks + 1 and (np.diff(start.first) > 0).all()
     assert start.word_block.shape == (V,) and set(start.word_block) <= set(range(n_blocks))
@@ -87,19 +87,19 @@ def test_starts_have_the_shapes_and_the_mass_of_the_text(
 
 def test_the_boundary_is_a_block_with_one_state(counts: LagCounts) -> None:
     for init in INITS:
-        start = hmm_start(counts, 20, n_blocks=6, init=init, rng=rng_of(0))
+        start = initial_counts(counts, 20, n_blocks=6, init=init, rng=rng_of(0))
         b = start.word_block[counts.vocabulary.boundary_id]
         assert (start.word_block == b).sum() == 1 and np.diff(start.first)[b] == 1
 
 
 def test_states_are_shared_out_evenly() -> None:
-    assert_array_equal(share_states(np.array([0, 1, 2]), 11, 3), [4, 4, 3])
-    assert_array_equal(share_states(np.array([2, 0, 1]), 11, 3, alone=0), [5, 5, 1])
-    assert_array_equal(share_states(np.array([0]), 5, 1), [5])
+    assert_array_equal(states_per_block(np.array([0, 1, 2]), 11, 3), [4, 4, 3])
+    assert_array_equal(states_per_block(np.array([2, 0, 1]), 11, 3, alone=0), [5, 5, 1])
+    assert_array_equal(states_per_block(np.array([0]), 5, 1), [5])
 
 
 def test_hard_parts_are_counted_exactly(counts: LagCounts) -> None:
-    start = hmm_start(counts, 24, n_blocks=6, rng=rng_of(0), softness=0.0)
+    start = initial_counts(counts, 24, n_blocks=6, rng=rng_of(0), softness=0.0)
     word = np.repeat(np.arange(len(start.word_block)), np.diff(start.starts))
     part = np.full(len(start.word_block), -1)
     used = start.emission > 0
@@ -112,9 +112,9 @@ def test_hard_parts_are_counted_exactly(counts: LagCounts) -> None:
 
 
 def test_least_squares_explain_the_counts_with_the_emissions(counts: LagCounts, monkeypatch) -> None:
-    start = hmm_start(counts, 20, n_blocks=6, init="spectral", rng=rng_of(0))
-    monkeypatch.setattr(hmm_init, "MOST_STATES_NNLS", 0)
-    plain = hmm_start(counts, 20, n_blocks=6, init="spectral", rng=rng_of(0))
+    start = initial_counts(counts, 20, n_blocks=6, init="spectral", rng=rng_of(0))
+    monkeypatch.setattr(counts_module, "MOST_STATES_NNLS", 0)
+    plain = initial_counts(counts, 20, n_blocks=6, init="spectral", rng=rng_of(0))
     assert_array_equal(start.emission, plain.emission)
     # what the two kinds of steps predict of the words, over all pairs of words
     emission = np.zeros((20, len(start.word_block)))
@@ -131,7 +131,7 @@ def test_word_vectors_of_like_words_are_alike(counts: LagCounts) -> None:
     assert X[id_of("he")] @ X[id_of("she")] > 0.5 > X[id_of("he")] @ X[id_of("of")]
 
 
-def perplexities(corpus: Corpus, start: HMMStart, n_passes: int, rng: np.random.Generator) -> list[float]:
+def perplexities(corpus: Corpus, start: InitialCounts, n_passes: int, rng: np.random.Generator) -> list[float]:
     """Of the training text under an unblocked chain, before each pass of Baum–Welch."""
     unigram = corpus.vocabulary.counts + 0.1
     mean = unigram / unigram.sum()
@@ -160,7 +160,10 @@ def test_a_start_from_the_text_saves_passes(books: Corpus, counts: LagCounts, ra
     """A few passes from clusters, or from the SVD, reach what a random start does not in many."""
     reached = {
         init: perplexities(
-            books, hmm_start(counts, 24, rank=rank, init=init, rng=rng_of(0)), 8 if init == "random" else 3, rng_of(1)
+            books,
+            initial_counts(counts, 24, rank=rank, init=init, rng=rng_of(0)),
+            8 if init == "random" else 3,
+            rng_of(1),
         )
         for init in INITS
     }
@@ -182,5 +185,5 @@ def test_what_cannot_be_started_is_refused(counts: LagCounts) -> None:
     ]:
         arguments = {"n_states": 20, "rng": rng_of(0)} | bad
         with pytest.raises(InputError) as caught:
-            hmm_start(of, **arguments)
+            initial_counts(of, **arguments)
         assert is_one_sentence(str(caught.value))

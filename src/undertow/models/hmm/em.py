@@ -1,8 +1,8 @@
-"""EM for hidden Markov models of text: passes over the text in chunks, statistics that add, smoothing in the M-step.
+"""EM for hidden Markov models of text.
 
-With one chunk a pass is plain Baum–Welch. With more, the parameters are renewed after each chunk from the statistics of
-all chunks, each as it was last seen (Neal and Hinton's incremental EM); this needs about half the passes. Chunks and
-their shards depend on the text alone and are added in order, so that any number of workers gives the same bits.
+With one chunk, a pass over the text is plain Baum–Welch. With several, the parameters are updated after each chunk from
+the latest statistics of all chunks (Neal and Hinton's incremental EM), which needs about half the passes. Chunks and
+shards depend on the text alone and their statistics are added in order, so any number of workers gives the same bits.
 """
 
 from __future__ import annotations
@@ -21,22 +21,27 @@ from undertow.kernels.chain import block_smoothing
 from undertow.kernels.chain.block_smoothing import BlockBigram, PairLayout, Smoothing
 from undertow.kernels.chain.inference import ChainParams
 from undertow.kernels.chain.smoothing import smoothed_columns
-from undertow.kernels.chain.sparse import Blocks, BlockStats, Ints
+from undertow.kernels.chain.sparse import Blocks, BlockStats
 from undertow.kernels.chain.sparse_low_rank import LowRankStats
+from undertow.kernels.types import F64, I64
+from undertow.models.fitting import Iteration
 from undertow.models.hmm.params import BlockParams, Params, PlainParams, PlainStats
+from undertow.models.incremental import IncrementalStats
 from undertow.text.corpus import Corpus
 
-SHARD_TOKENS = 1 << 17  # each shard has sums of its own, as large as the parameters: few large shards
-MOST_SHARDS = 64  # a chunk of a large corpus is cut into so many, however large they become
+SHARD_TOKENS = 1 << 17  # few large shards: the statistics of each are as large as the parameters
+MOST_SHARDS = 64  # per chunk; in a large corpus the shards grow instead
 
 
 class Shard(NamedTuple):
+    """The unit of work of an E-step: sequence i is ids[bounds[i] : bounds[i + 1]]."""
+
     ids: NDArray[np.uint32]
-    bounds: Ints
+    bounds: I64
 
 
-def cut(corpus: Corpus, n_chunks: int, carry: bool) -> list[list[Shard]]:
-    """Chunks of whole sentences, each in shards. With `carry` a shard is one sequence, else each sentence is."""
+def split_chunks(corpus: Corpus, n_chunks: int, carry: bool) -> list[list[Shard]]:
+    """Chunks of whole sentences, each cut into shards. With `carry` a shard is one sequence; else each sentence is."""
     per_chunk = -(-corpus.n_tokens // n_chunks)
     chunks: dict[int, list[Shard]] = {}
     for first, last in corpus.shards(max(min(SHARD_TOKENS, per_chunk), -(-per_chunk // MOST_SHARDS))):
@@ -51,36 +56,37 @@ def cut(corpus: Corpus, n_chunks: int, carry: bool) -> list[list[Shard]]:
 
 
 class BlockMStep(NamedTuple):
-    """Parameters from expected counts, with all that the text says of blocks and words by counting."""
+    """The smoothed M-step of a model with blocks, and the counts of words and block pairs that it backs off to."""
 
     blocks: Blocks
-    words: NDArray[np.float64]  # (V,) counts of the words
+    word_counts: F64  # (V,)
     layout: PairLayout
     bigram: BlockBigram
     smoothing: Smoothing
-    unseen: float  # probability of all words together that the text does not have
+    unseen: float  # total probability of the words that are not in the text
 
     @classmethod
-    def of(
+    def from_text(
         cls,
         chunks: list[list[Shard]],
         blocks: Blocks,
-        words: NDArray[Any],
+        word_counts: NDArray[Any],
         smoothing: float,
-        also: NDArray[np.bool_] | None = None,
+        extra_pairs: NDArray[np.bool_] | None = None,
     ) -> BlockMStep:
-        """From the text; `also` marks pairs of blocks to have matrices though the text lacks them."""
+        """Count block pairs in the text. `extra_pairs` (G, G) marks pairs that get a matrix even if it lacks them."""
         ids = np.concatenate([shard.ids for chunk in chunks for shard in chunk])
         lengths = np.concatenate([np.diff(shard.bounds) for chunk in chunks for shard in chunk])
         bounds = np.concatenate(([0], np.cumsum(lengths)))
-        layout = block_smoothing.pair_layout(blocks.word_block[ids], bounds, blocks.sizes, also)
+        layout = block_smoothing.pair_layout(blocks.word_block[ids], bounds, blocks.sizes, extra_pairs)
         bigram = block_smoothing.block_bigram(layout, discount=block_smoothing.DISCOUNT if smoothing else 0.0)
         constants = Smoothing().times(smoothing)
-        return cls(blocks, words.astype(np.float64), layout, bigram, constants, unseen_mass(words, smoothing))
+        unseen = unseen_mass(word_counts, smoothing)
+        return cls(blocks, word_counts.astype(np.float64), layout, bigram, constants, unseen)
 
     def __call__(self, stats: BlockStats | LowRankStats) -> BlockParams:
         tokens = block_smoothing.state_tokens(stats.emission, self.blocks)
-        share = block_smoothing.state_shares(tokens, self.words, self.blocks)
+        share = block_smoothing.state_shares(tokens, self.word_counts, self.blocks)
         transition: Any
         if isinstance(stats, LowRankStats):
             transition = block_smoothing.smooth_low_rank_transition(
@@ -94,86 +100,83 @@ class BlockMStep(NamedTuple):
             self.blocks,
             block_smoothing.smooth_initial(stats.initial, share, self.smoothing),
             transition,
-            block_smoothing.smooth_emission(stats.emission, self.words, self.blocks, self.smoothing, self.unseen),
+            block_smoothing.smooth_emission(stats.emission, self.word_counts, self.blocks, self.smoothing, self.unseen),
         )
 
 
 class PlainMStep(NamedTuple):
-    """The same without blocks: rows of the transition back off to uniform, emissions to the words' frequencies."""
+    """The smoothed M-step without blocks: transitions back off to uniform, emissions to word frequencies."""
 
-    words: NDArray[np.float64]
-    start: ChainParams  # for the form of its transition
+    word_counts: F64  # (V,)
+    transition: Any  # an operator of the form to estimate
     smoothing: float
-    unseen: float
+    unseen: float  # total probability of the words that are not in the text
 
     def __call__(self, stats: PlainStats) -> PlainParams:
         constants = Smoothing().times(self.smoothing)
         tokens = stats.emission.sum(axis=0)
-        seen = self.words > 0
-        mean = block_smoothing.distribution(self.words)
+        seen = self.word_counts > 0
+        mean = block_smoothing.distribution(self.word_counts)
         emission = smoothed_columns(stats.emission, constants.word, mean, dtype=np.float32)
         emission *= np.float32(1 - self.unseen)
         emission[~seen] = self.unseen / max(int((~seen).sum()), 1)
-        transition = self.start.transition.m_step(stats.transition, 0.5 * self.smoothing)
+        transition = self.transition.m_step(stats.transition, 0.5 * self.smoothing)
         initial = block_smoothing.smooth_initial(stats.initial, block_smoothing.distribution(tokens), constants)
         return PlainParams(ChainParams(initial, transition, emission))
 
 
-def unseen_mass(words: NDArray[Any], smoothing: float) -> float:
-    """Good and Turing's share of words to come that were never seen: those seen once among the tokens, plus them."""
-    if smoothing <= 0 or (words > 0).all():
+def unseen_mass(word_counts: NDArray[Any], smoothing: float) -> float:
+    """Total probability of the words that are not in the text, by Good and Turing: n_once / (n_tokens + n_once)."""
+    if smoothing <= 0 or (word_counts > 0).all():
         return 0.0
-    once = max(int((words == 1).sum()), 1)
-    return once / (float(words.sum()) + once)
+    once = max(int((word_counts == 1).sum()), 1)
+    return once / (float(word_counts.sum()) + once)
 
 
-# --- passes ---------------------------------------------------------------------------------------------
+# --- iterations -----------------------------------------------------------------------------------------
 
 
-class Pass(NamedTuple):
-    """What is known after a pass over the text."""
-
-    log_likelihood: float  # of a token, under the parameters it was read with
-    params: Any
-
-
-def passes(
+def em_iterations(
     params: Params,
     m_step: Callable[[Any], Params],
     chunks: list[list[Shard]],
     n_iter: int,
     engine: Engine | None = None,
     *,
-    wait: bool = False,
-) -> Iterator[Pass]:
-    """EM without end conditions; the caller takes as many passes as it likes, at most n_iter.
+    validation: Sequence[Shard] = (),
+    delay_first: bool = False,
+) -> Iterator[Iteration[Params]]:
+    """Passes over the text. The objective is the log-likelihood of a token under the parameters it was read with.
 
-    With `wait` the first pass renews the parameters at its end only: without smoothing, the words of chunks not read
-    yet would get probability zero for ever.
+    With `delay_first` the first pass updates the parameters only at its end: without smoothing, words of chunks that
+    have not been read yet would get probability zero and keep it.
     """
-    held: list[Any] = [None] * len(chunks)
-    total: Any = None
+    running: IncrementalStats[Any] = IncrementalStats(len(chunks))
     for _ in range(n_iter):
         log_likelihood, n_tokens = 0.0, 0
         for c, shards in enumerate(chunks):
             stats = map_reduce(partial(_statistics, params), shards, _add, engine=engine)
             log_likelihood, n_tokens = log_likelihood + stats.log_likelihood, n_tokens + stats.n_tokens
-            if len(chunks) == 1:
-                total = stats
-            else:
-                stats = _short(stats)
-                total = _long(stats) if total is None else _replace(total, stats, held[c])
-                held[c] = stats
-            if not wait or held[-1] is not None or len(chunks) == 1:
+            total = running.replace(c, stats)
+            if running.complete or not delay_first:
                 params = m_step(total)
         if not np.isfinite(log_likelihood):
             raise InputError(
-                "The text has probability zero under the model at hand, so EM cannot go on: use smoothing above 0."
+                "The text has probability zero under the current parameters, so EM cannot continue: "
+                "use smoothing above 0."
             )
-        yield Pass(log_likelihood / n_tokens, params)
+        mean = log_likelihood / n_tokens
+        score = mean_log_probability(params, validation, engine) if validation else None
+        yield Iteration(mean, params, score, perplexity_remark(mean, score))
 
 
-@one_blas_thread()  # in workers too, whose BLAS may have any number
+def perplexity_remark(log_likelihood: float, held_out: float | None) -> str:
+    """The same numbers as perplexities, for the log."""
+    remark = f"perplexity {np.exp(-log_likelihood):.2f}"
+    return remark if held_out is None else f"{remark}, held-out perplexity {np.exp(-held_out):.2f}"
+
+
+@one_blas_thread()  # in worker processes too, whose BLAS may use any number of threads
 def _statistics(params: Params, shard: Shard) -> Any:
     return params.statistics(shard.ids, shard.bounds)
 
@@ -182,35 +185,8 @@ def _add(a: Any, b: Any) -> Any:
     return a + b
 
 
-def _map(fn: Callable[..., Any], *trees: Any) -> Any:
-    """Statistics are tuples of arrays and numbers, one within the other."""
-    if isinstance(trees[0], tuple):
-        return type(trees[0])(*(_map(fn, *parts) for parts in zip(*trees, strict=True)))
-    return fn(*trees)
-
-
-def _short(stats: Any) -> Any:
-    """Kept for each chunk: half the memory. What is added is what will be taken away, so no error stays."""
-    return _map(lambda x: x.astype(np.float32) if isinstance(x, np.ndarray) else x, stats)
-
-
-def _long(stats: Any) -> Any:
-    return _map(lambda x: x.astype(np.float64) if isinstance(x, np.ndarray) else x, stats)
-
-
-def _replace(total: Any, new: Any, old: Any) -> Any:
-    def one(t: Any, n: Any, o: Any = 0) -> Any:
-        if not isinstance(t, np.ndarray):
-            return t + n - o
-        t += n
-        t -= o
-        return np.maximum(t, 0, out=t)  # rounding leaves −1e-12 where nothing is
-
-    return _map(one, total, new) if old is None else _map(one, total, new, old)
-
-
-def held_out(params: Params, shards: Sequence[Shard], engine: Engine | None = None) -> float:
-    """Log-probability of a token of other text."""
+def mean_log_probability(params: Params, shards: Sequence[Shard], engine: Engine | None = None) -> float:
+    """Mean log-probability of a token."""
     total, n = map_reduce(partial(_log_probability, params), shards, _add_pairs, engine=engine)
     return total / max(n, 1)
 
@@ -224,4 +200,13 @@ def _add_pairs(a: tuple[float, int], b: tuple[float, int]) -> tuple[float, int]:
     return a[0] + b[0], a[1] + b[1]
 
 
-__all__ = ["BlockMStep", "Pass", "PlainMStep", "Shard", "cut", "held_out", "passes", "unseen_mass"]
+__all__ = [
+    "BlockMStep",
+    "PlainMStep",
+    "Shard",
+    "em_iterations",
+    "mean_log_probability",
+    "perplexity_remark",
+    "split_chunks",
+    "unseen_mass",
+]

@@ -1,316 +1,188 @@
-"""Where a hidden Markov model of text begins: blocks of words, states within them, emissions and transitions.
-
-Three ways, all from pair counts at lag 1:
-
-- "random": nothing is known but how often words and pairs of blocks come; noise tells the states apart.
-- "clusters": blocks from the exchange algorithm; each is cut into parts by its neighbours, a part a state.
-- "spectral": word vectors from the singular value decomposition of the whitened moment, clustered by k-means into
-  blocks, which the exchange algorithm then improves, and into parts; transitions by non-negative least squares, so
-  that together with the emissions they explain the counts.
-
-A word gives the share 1 − softness of its tokens to the state of its part and spreads the rest, with noise, over all
-the states of its block: with hard parts alone EM would begin in a corner and hardly leave it. The two factors of a
-low-rank transition come from the aggregate Markov model of the pairs of parts (`kernels.nmf`).
-
-Everything is in expected counts, to be smoothed and normalised by the model's own M-step. Layouts are those of
-`kernels.block_chain`: states are numbered block by block, and a word has one emission number for each state of its
-block, from starts[word] on; with one block that is a (V, Z) table.
-"""
+"""How EM begins: initial parameters from pair counts, or those of an earlier fit to continue with."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array
 
 from undertow.errors import InputError
-from undertow.kernels.gaussian.hankel import hankel_svd
-from undertow.kernels.gaussian.moments import text_moments
-from undertow.kernels.words.exchange import exchange_clusters
-from undertow.kernels.words.kmeans import kmeans, spread_centres
-from undertow.kernels.words.nmf import aggregate_markov
-from undertow.kernels.words.nnls import nonnegative_middle
-from undertow.kernels.words.refine import neighbour_features, refine_classes
+from undertow.kernels.chain.band import BandLowRank, BandStats, inside
+from undertow.kernels.chain.operators import Dense, DenseStats, LowRank
+from undertow.kernels.chain.operators import LowRankStats as PlainLowRankStats
+from undertow.kernels.chain.sparse import BlockLowRank, Blocks, BlockStats, PairSparse, offsets
+from undertow.kernels.chain.sparse_low_rank import LowRankStats
+from undertow.kernels.types import F64
+from undertow.models.hmm.em import BlockMStep, PlainMStep, Shard, unseen_mass
+from undertow.models.hmm.initial_counts import InitialCounts, initial_counts
+from undertow.models.hmm.params import Params, PlainParams, PlainStats
 from undertow.text.lag_counts import LagCounts
 
-Floats = NDArray[np.float64]
-Vectors = NDArray[np.float32]
-Ints = NDArray[np.int64]
-
-INITS = ("random", "clusters", "spectral")
-SOFTNESS = 0.5  # WikiText-2, 1,017 states: valid 283 after 5 passes, 293 from hard parts, and falling faster
-CONTEXTS = 128  # classes of neighbours that parts are made by, where the model itself has fewer blocks
-MOST_STATES_NNLS = 4096  # beyond, the pairs of parts are taken as they are
-NMF_STEPS = 30
+STATES_PER_BLOCK = 32
+# Share of a word's tokens that is spread over its block. Held-out perplexity on WikiText-2 after nine passes: 325 with
+# 0.5, 317 with 0.85, 320 with 1, which is init="random".
+SOFTNESS = 0.85
+LOW_RANK_SOFTNESS = 0.5  # the factors have less noise, and without the parts EM starts slowly
+MIN_STATES_FOR_BLOCKS = 512  # smaller models have no blocks by default
 
 
-class HMMStart(NamedTuple):
-    """Expected counts to begin from."""
+class EMStart(NamedTuple):
+    """Initial parameters and the M-step for their layout."""
 
-    word_block: NDArray[np.int32]  # (V,)
-    first: Ints  # (G + 1,) block b has the states first[b] .. first[b + 1] - 1
-    starts: Ints  # (V + 1,)
-    emission: Floats  # (starts[-1],) tokens of each word in each state of its block
-    pairs: csr_array  # (Z, Z) steps between parts; what `softness` leaves of them is spread within pairs of blocks
-    block_pairs: Ints  # (G, G) steps between blocks
-    softness: float
-    R: Floats | None  # (Z, F) p(f | z), rows sum to one
-    E: Floats | None  # (F, Z) p(z' | f), rows sum to one
-
-    @property
-    def n_states(self) -> int:
-        return int(self.first[-1])
-
-    @property
-    def state_block(self) -> Ints:
-        return np.repeat(np.arange(len(self.first) - 1, dtype=np.int64), np.diff(self.first))
-
-    def state_tokens(self) -> Floats:
-        """(Z,) expected tokens of each state."""
-        word = np.repeat(np.arange(len(self.word_block)), np.diff(self.starts))
-        state = self.first[self.word_block[word]] + np.arange(len(word)) - self.starts[word]
-        return np.asarray(np.bincount(state, weights=self.emission, minlength=self.n_states), dtype=np.float64)
-
-    def initial(self) -> Floats:
-        """(Z,) a start anywhere in the text."""
-        tokens = self.state_tokens() + 1e-3
-        return np.asarray(tokens / tokens.sum())
-
-    def pair_counts(self, before: NDArray[Any], after: NDArray[Any], rng: np.random.Generator) -> Floats:
-        """Expected steps for each pair of blocks (before[p], after[p]), a row-major k×k' matrix behind the other."""
-        sizes, G = np.diff(self.first), len(self.first) - 1
-        lengths = sizes[before] * sizes[after]
-        starts = np.concatenate(([0], np.cumsum(lengths)))
-        out = rng.standard_exponential(starts[-1])
-        out *= np.repeat(self.softness * self.block_pairs[before, after] / lengths, lengths)
-        which = np.full((G, G), -1, dtype=np.int64)
-        which[before, after] = np.arange(len(before))
-        steps, block = self.pairs.tocoo(), self.state_block
-        i, j = block[steps.row], block[steps.col]
-        kept = which[i, j] >= 0
-        i, j, row, column = i[kept], j[kept], steps.row[kept], steps.col[kept]
-        at = starts[which[i, j]] + (row - self.first[i]) * sizes[j] + (column - self.first[j])
-        np.add.at(out, at, (1 - self.softness) * steps.data[kept])
-        return np.asarray(out)
-
-    def factor_counts(self) -> tuple[Floats, Floats]:
-        """(Z, F) expected steps z → f and (F, Z) expected steps f → z', for a start with a rank."""
-        assert self.R is not None and self.E is not None
-        steps = self.state_tokens()[:, None] * self.R
-        return steps, np.asarray(steps.sum(axis=0)[:, None] * self.E)
-
-    def dense_pairs(self, rng: np.random.Generator) -> Floats:
-        """(Z, Z) expected steps: for models whose transition is dense."""
-        block, sizes = self.state_block, np.diff(self.first)[self.state_block]
-        spread = self.block_pairs[np.ix_(block, block)] / np.outer(sizes, sizes)
-        noise = rng.standard_exponential((self.n_states, self.n_states))
-        return np.asarray((1 - self.softness) * self.pairs.toarray() + self.softness * spread * noise)
+    params: Params
+    m_step: Any
 
 
-def hmm_start(
-    counts: LagCounts,
+def choose_blocks(n_blocks: int | None, n_states: int, n_words: int) -> int:
+    """`n_blocks` if given; by default 1 (no blocks) for small models, else one block per 32 states."""
+    if n_blocks is not None:
+        if n_blocks > n_words:
+            raise InputError(f"n_blocks={n_blocks} is more than the {n_words} words of the text: use fewer blocks.")
+        return n_blocks
+    return 1 if n_states < MIN_STATES_FOR_BLOCKS else max(1, min(n_states // STATES_PER_BLOCK, n_words))
+
+
+def choose_init(init: str, n_blocks: int, rank: int | None) -> str:
+    """`init` if given; "auto" is what had the best held-out perplexity on WikiText-2 after 12 passes."""
+    if init != "auto":
+        return init
+    return "random" if n_blocks > 1 and rank is None else "clusters"
+
+
+def initial_params(
+    pair_counts: LagCounts,
+    chunks: list[list[Shard]],
     n_states: int,
-    *,
-    n_blocks: int = 1,
-    rank: int | None = None,
-    init: str = "clusters",
+    n_blocks: int,
+    rank: int | None,
+    band: int,
+    init: str,
+    smoothing: float,
     rng: np.random.Generator,
-    softness: float = SOFTNESS,
-    word_block: NDArray[Any] | None = None,
-    n_threads: int = 1,
-) -> HMMStart:
-    """Blocks, states and expected counts from the pairs at lag 1; blocks that are there already may be given."""
-    if init not in INITS:
-        raise InputError(f"init={init!r} must be one of {', '.join(INITS)}.")
-    _check_sizes(counts, n_states, n_blocks, rank)
-    unigram, matrix = counts.vocabulary.counts, counts.matrix(1)
-    vectors = word_vectors(counts, rng, n_threads) if init == "spectral" else None
-    if word_block is None:
-        word_block = _blocks(counts, matrix, n_blocks, init, vectors, rng)
-    block = np.asarray(word_block, dtype=np.int32)
-    first = np.concatenate(([0], np.cumsum(share_states(block, n_states, n_blocks, _alone(counts, n_blocks)))))
-    if init == "random":
-        softness, part = 1.0, first[block].astype(np.int32)
-    elif vectors is None:
-        part = _parts_by_neighbours(matrix, unigram, block, first)
+    n_threads: int,
+) -> EMStart:
+    """Parameters from pair counts: one M-step on the expected counts of `initial_counts`."""
+    init = choose_init(init, n_blocks, rank)
+    softness = SOFTNESS if rank is None else LOW_RANK_SOFTNESS
+    word_counts = pair_counts.vocabulary.counts
+    in_text = word_counts > 0
+    options: dict[str, Any] = {"rank": rank, "init": init, "rng": rng, "softness": softness, "n_threads": n_threads}
+    counts = initial_counts(pair_counts, n_states, n_blocks=n_blocks, **options)
+    if n_blocks > 1 and len(np.unique(counts.word_block[in_text])) < n_blocks:
+        # some block has only words that are not in the text, and its states could emit nothing: drop it
+        used, number = np.unique(counts.word_block[in_text], return_inverse=True)
+        block = np.zeros(len(word_counts), dtype=np.int32)
+        block[in_text] = number
+        counts = initial_counts(pair_counts, n_states, n_blocks=len(used), word_block=block, **options)
+    if len(counts.first) == 2:
+        return _plain_params(counts, word_counts, rank, band, smoothing, rng)
+    blocks = Blocks.of(np.where(in_text, counts.word_block, -1), np.diff(counts.first))
+    m_step = BlockMStep.from_text(chunks, blocks, word_counts, smoothing)
+    emission = _seen_emission(counts, blocks)
+    initial = np.zeros(blocks.n_states)
+    stats: Any
+    if counts.R is not None and counts.E is not None:
+        tokens = counts.state_tokens()
+        share = tokens / max(tokens.sum(), 1e-300)
+        # scale R and E to counts for the M-step: each state is left as often as it is visited
+        out = counts.R * tokens[:, None]
+        into = (counts.E * (share @ counts.R)[:, None] * tokens.sum()).T
+        stats = LowRankStats(0.0, 0, out, np.ascontiguousarray(into), emission, initial)
     else:
-        part = _parts_by_vectors(vectors, unigram, block, first, rng)
-    starts, emission = _soft_emission(unigram, block, first, part, softness, rng)
-    between = _between(matrix, part, n_states)
-    start = HMMStart(block, first, starts, emission, between, _dense(matrix, block, n_blocks), softness, None, None)
-    if init == "spectral" and n_states <= MOST_STATES_NNLS:
-        start = start._replace(pairs=_explained(start, part))
-    if rank is not None:
-        R, E = _factors(start, rank, rng, known=init != "random")
-        start = start._replace(R=R, E=E)
-    return start
+        pairs = counts.pair_counts(m_step.layout.before, m_step.layout.after, rng)
+        stats = BlockStats(0.0, 0, pairs, emission, initial)
+    return EMStart(m_step(stats), m_step)
 
 
-def word_vectors(counts: LagCounts, rng: np.random.Generator, n_threads: int = 1, n_components: int = 50) -> Vectors:
-    """(V, ≤ 2h) unit vectors: what comes before and after a word, by the SVD of the whitened lag-1 moment."""
-    vocabulary = counts.vocabulary
-    kappa = float(vocabulary.counts.sum()) / len(vocabulary)
-    moments = text_moments(vocabulary.counts, [counts.matrix(1)], kappa=kappa, n_threads=n_threads)
-    h = min(n_components, moments.dimension)
-    svd = hankel_svd(moments, h, rng.standard_normal, r=1)
-    scale = np.divide(1.0, np.sqrt(moments.mu), out=np.zeros_like(moments.mu), where=moments.mu > 0)
-    both = np.concatenate([svd.left[0] * svd.values, svd.right[0] * svd.values], axis=1) * scale[:, None]
-    length = np.linalg.norm(both, axis=1, keepdims=True)
-    return np.asarray(both / np.where(length > 0, length, 1.0), dtype=np.float32)
+def _seen_emission(counts: InitialCounts, blocks: Blocks) -> F64:
+    """Emission counts in the layout of `blocks`, where a word that is not in the text has a single entry, here 0."""
+    out = np.zeros(blocks.starts[-1])
+    known = np.repeat(blocks.word_block >= 0, np.diff(counts.starts))
+    out[np.repeat(blocks.word_block >= 0, np.diff(blocks.starts))] = counts.emission[known]
+    return out
 
 
-def share_states(word_block: NDArray[Any], n_states: int, n_blocks: int, alone: int | None = None) -> Ints:
-    """States of each block: equally many, the first blocks one more; the block of the word `alone` has one."""
-    sizes = np.zeros(n_blocks, dtype=np.int64)
-    others = np.arange(n_blocks)
-    if alone is not None:
-        sizes[word_block[alone]] = 1
-        others = others[others != word_block[alone]]
-        n_states -= 1
-    if len(others):
-        sizes[others] = n_states // len(others)
-        sizes[others[: n_states % len(others)]] += 1
-    return sizes
-
-
-# --- blocks and their parts -----------------------------------------------------------------------------
-
-
-def _check_sizes(counts: LagCounts, n_states: int, n_blocks: int, rank: int | None) -> None:
-    if counts.nnz(1) == 0:
-        raise InputError("No sentence has more than one token: a hidden Markov model needs neighbours to learn from.")
-    if not 1 <= n_blocks <= len(counts.vocabulary):
-        raise InputError(f"n_blocks={n_blocks} must lie between 1 and the number of words, {len(counts.vocabulary)}.")
-    if n_states < n_blocks:
-        raise InputError(f"n_states={n_states} are too few: each of the {n_blocks} blocks needs one.")
-    if rank is not None and not 1 <= rank <= n_states:
-        raise InputError(f"rank={rank} must lie between 1 and the number of states, {n_states}.")
-
-
-def _alone(counts: LagCounts, n_blocks: int) -> int | None:
-    """The boundary has a block of its own with a single state, so that a sentence's end forgets everything."""
-    return counts.vocabulary.boundary_id if n_blocks > 1 else None
-
-
-def _blocks(
-    counts: LagCounts, matrix: csr_array, n_blocks: int, init: str, vectors: Vectors | None, rng: np.random.Generator
-) -> NDArray[np.int32]:
-    """The block of each word. Random starts too have clusters for blocks: blocks are not learned later."""
-    unigram, alone = counts.vocabulary.counts, _alone(counts, n_blocks)
-    if n_blocks == 1:
-        return np.zeros(len(unigram), dtype=np.int32)
-    fixed = None if alone is None else [alone]
-    start = None
-    if vectors is not None:
-        others = np.arange(len(unigram)) != (-1 if alone is None else alone)
-        shift = int(alone is not None)
-        start = np.zeros(len(unigram), dtype=np.int32)
-        start[others] = shift + _cluster(vectors[others], unigram[others], n_blocks - shift, rng)
-    return exchange_clusters(matrix, unigram, n_blocks, start=start, fixed=fixed)[0]
-
-
-def _parts_by_neighbours(
-    matrix: csr_array, unigram: NDArray[np.int64], block: NDArray[np.int32], first: Ints
-) -> NDArray[np.int32]:
-    G = len(first) - 1
-    contexts, n_contexts = block, G
-    if G < CONTEXTS:
-        n_contexts = max(G, min(CONTEXTS, len(unigram) // 2, int(first[-1])))
-        if n_contexts > G:
-            contexts, _ = exchange_clusters(matrix, unigram, n_contexts)
-    return refine_classes(neighbour_features(matrix, contexts, n_contexts), unigram, block, first)[0]
-
-
-def _parts_by_vectors(
-    vectors: Vectors, unigram: NDArray[np.int64], block: NDArray[np.int32], first: Ints, rng: np.random.Generator
-) -> NDArray[np.int32]:
-    part = first[block].astype(np.int32)
-    for b in range(len(first) - 1):
-        words = np.flatnonzero(block == b)
-        k = int(min(first[b + 1] - first[b], len(words)))
-        if k > 1:
-            part[words] += _cluster(vectors[words], unigram[words], k, rng)
-    return part
-
-
-def _cluster(X: Vectors, unigram: NDArray[np.int64], k: int, rng: np.random.Generator) -> NDArray[np.int32]:
-    """k-means in which a word counts for the root of its tokens: a few words have most of the text."""
-    weights = np.sqrt(unigram + 1.0)
-    return kmeans(X, weights, X[spread_centres(X, weights, rng.random(k))])[0]
-
-
-# --- expected counts ------------------------------------------------------------------------------------
-
-
-def _soft_emission(
-    unigram: NDArray[np.int64],
-    block: NDArray[np.int32],
-    first: Ints,
-    part: NDArray[np.int32],
-    softness: float,
+def _plain_params(
+    counts: InitialCounts,
+    word_counts: NDArray[Any],
+    rank: int | None,
+    band: int,
+    smoothing: float,
     rng: np.random.Generator,
-) -> tuple[Ints, Floats]:
-    lengths = np.diff(first)[block]
-    starts = np.concatenate(([0], np.cumsum(lengths)))
-    spread = np.repeat(softness * unigram / lengths, lengths)
-    emission = spread * rng.standard_exponential(int(starts[-1]))
-    emission[starts[:-1] + part - first[block]] += (1 - softness) * unigram
-    return starts, emission
+) -> EMStart:
+    Z = counts.n_states
+    emission = counts.emission.reshape(len(word_counts), Z)
+    tokens = counts.state_tokens()
+    initial = counts.initial()
+    transition: Any
+    stats: Any
+    if rank is None:
+        pairs = counts.dense_pairs(rng)
+        transition, stats = Dense(np.eye(Z, dtype=np.float32)), DenseStats(pairs)
+    else:
+        assert counts.R is not None and counts.E is not None
+        R, E = counts.R, counts.E
+        zf = R * tokens[:, None]
+        fz = E * zf.sum(axis=0)[:, None]
+        if band:
+            width = 2 * band - 1
+            transition = BandLowRank(R.astype(np.float32), E.astype(np.float32), np.zeros((width, Z), np.float32))
+            near = inside(width, Z) * rng.uniform(0.5, 1.5, (width, Z)) * (0.2 * tokens / width)
+            stats = BandStats(zf, fz, near)
+        else:
+            transition, stats = LowRank(R.astype(np.float32), E.astype(np.float32)), PlainLowRankStats(zf, fz)
+    unseen = unseen_mass(word_counts, smoothing)
+    m_step = PlainMStep(word_counts.astype(np.float64), transition, smoothing, unseen)
+    return EMStart(m_step(PlainStats(0.0, 0, initial * 1e-3, stats, emission)), m_step)
 
 
-def _between(matrix: csr_array, part: NDArray[np.int32], n_states: int) -> csr_array:
-    """Steps from part to part; matrix[i, j]: word i came after word j."""
-    entries = matrix.tocoo()
-    where = (part[entries.col], part[entries.row])
-    return csr_array(coo_array((entries.data.astype(np.float64), where), shape=(n_states, n_states)))
+# --- continuing an earlier fit --------------------------------------------------------------------------
 
 
-def _dense(matrix: csr_array, block: NDArray[np.int32], n_blocks: int) -> Ints:
-    return np.asarray(_between(matrix, block, n_blocks).toarray(), dtype=np.int64)
+def resume(
+    params: Params, chunks: list[list[Shard]], word_counts: NDArray[Any], smoothing: float, words: Sequence[str]
+) -> EMStart:
+    """Parameters of an earlier fit, in the layout of this text, all of whose words the earlier text must have had."""
+    in_text = word_counts > 0
+    if isinstance(params, PlainParams):
+        unseen = (np.ptp(params.chain.emission, axis=1) == 0) & (params.n_states > 1)
+        _refuse_new_words(np.flatnonzero(in_text & unseen), words)
+        mass = unseen_mass(word_counts, smoothing)
+        return EMStart(params, PlainMStep(word_counts.astype(np.float64), params.transition, smoothing, mass))
+    _refuse_new_words(np.flatnonzero(in_text & (params.blocks.word_block < 0)), words)
+    if isinstance(params.transition, BlockLowRank):
+        return EMStart(params, BlockMStep.from_text(chunks, params.blocks, word_counts, smoothing))
+    known_pairs = params.transition.pair >= 0
+    m_step = BlockMStep.from_text(chunks, params.blocks, word_counts, smoothing, known_pairs)
+    transition = _with_pairs(params.transition, m_step.layout.before, m_step.layout.after)
+    return EMStart(params._replace(transition=transition), m_step)
 
 
-def _explained(start: HMMStart, part: NDArray[np.int32]) -> csr_array:
-    """Steps J ≥ 0 between states that explain those between parts, C ≈ M'JM with M[z, c] = p(c | z)."""
-    word = np.repeat(np.arange(len(start.word_block)), np.diff(start.starts))
-    state = start.first[start.word_block[word]] + np.arange(len(word)) - start.starts[word]
-    n = start.n_states
-    M = coo_array((start.emission, (state, part[word])), shape=(n, n)).toarray()
-    M /= np.maximum(M.sum(axis=1, keepdims=True), 1e-300)
-    sizes, C = np.diff(start.first), start.pairs.tocsr()
-    spots, values = [], []
-    for i in range(len(sizes)):
-        own = slice(start.first[i], start.first[i + 1])
-        wide = C[own].toarray()
-        after = np.unique(start.state_block[C[own].indices])
-        for k in np.unique(sizes[after]):  # the blocks of one size, side by side
-            states = start.first[after[sizes[after] == k]][:, None] + np.arange(k)
-            J = nonnegative_middle(
-                wide[:, states].transpose(1, 0, 2), M[own, own], M[states[:, :, None], states[:, None, :]]
-            )
-            where, row, column = np.nonzero(J)
-            spots.append((row + start.first[i], states[where, column]))
-            values.append(J[where, row, column])
-    rows, columns = (np.concatenate(parts) for parts in zip(*spots, strict=True))
-    return csr_array((np.concatenate(values), (rows, columns)), shape=(n, n))
+def _refuse_new_words(new: NDArray[Any], words: Sequence[str]) -> None:
+    if len(new):
+        raise InputError(
+            f"The word {words[new[0]]!r} was not in the text the model was fitted to, so EM cannot continue with it: "
+            "fit a new model."
+        )
 
 
-def _factors(start: HMMStart, rank: int, rng: np.random.Generator, *, known: bool) -> tuple[Floats, Floats]:
-    """R and E; those of the parts are mixed with those of their blocks, as the emissions are."""
-    Z = start.n_states
-    tokens = start.state_tokens() + 1e-3
-    R = rng.standard_exponential((Z, rank))
-    E = rng.standard_exponential((rank, Z)) * tokens
-    R, E = R / R.sum(axis=1, keepdims=True), E / E.sum(axis=1, keepdims=True)
-    if not known:
-        return R, E
-    R_part, E_part, _ = aggregate_markov(start.pairs, R, E, NMF_STEPS)
-    edges, block = start.first[:-1], start.state_block
-    share = tokens / np.add.reduceat(tokens, edges)[block]
-    R_block = np.add.reduceat(R_part * share[:, None], edges, axis=0)[block]
-    E_block = np.add.reduceat(E_part, edges, axis=1)[:, block] / np.diff(start.first)[block]
-    s = start.softness
-    R = (1 - s) * R_part + s * R_block * rng.standard_exponential(R.shape)
-    E = (1 - s) * E_part + s * E_block * rng.standard_exponential(E.shape)
-    return R / R.sum(axis=1, keepdims=True), E / E.sum(axis=1, keepdims=True)
+def _with_pairs(T: PairSparse, before: NDArray[Any], after: NDArray[Any]) -> PairSparse:
+    """The same transition with matrices for more pairs of blocks; those of new pairs are its rank-one part."""
+    sizes = np.diff(T.first)
+    starts = offsets(sizes[before] * sizes[after])
+    pair = np.full_like(T.pair, -1)
+    pair[before, after] = np.arange(len(before))
+    data = np.empty(starts[-1], dtype=np.float32)
+    for p, (b, c) in enumerate(zip(before.tolist(), after.tolist(), strict=True)):
+        old = int(T.pair[b, c])
+        if old >= 0:
+            data[starts[p] : starts[p + 1]] = T.data[T.starts[old] : T.starts[old + 1]]
+        else:
+            rows, columns = slice(T.first[b], T.first[b + 1]), slice(T.first[c], T.first[c + 1])
+            data[starts[p] : starts[p + 1]] = np.outer(T.leave[rows], T.arrive[columns]).ravel()
+    return T._replace(pair=pair, starts=starts, data=data)
+
+
+__all__ = ["EMStart", "choose_blocks", "choose_init", "initial_params", "resume"]

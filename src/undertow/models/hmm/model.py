@@ -1,15 +1,14 @@
 """The hidden Markov model of text: a language model with thousands of states, fitted by EM on ordinary cores.
 
-Parameters and inference are in `hmm_params`, EM in `hmm_em`, the start in `hmm_start` and `hmm_init`, questions in
-`hmm_queries`; the class only forwards.
+The class only forwards: parameters and inference are in `params`, EM in `em`, its start in `init` and `initial_counts`,
+queries in `queries`, saving in `storage`.
 """
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +16,7 @@ import numpy.typing as npt
 from undertow.engine import Engine, Serial, Threads, count_workers
 from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError
+from undertow.models.answers import Transition, WordProbability
 from undertow.models.base import (
     Estimator,
     SavedState,
@@ -29,47 +29,80 @@ from undertow.models.base import (
     check_whole,
     encode_sentences,
 )
-from undertow.models.fitting import InterruptedFitWarning, TrainingEvent, check_callbacks, check_share, split_text
+from undertow.models.fitting import Callback, FitResult, check_callbacks, check_share, run_iterations, split_text
 from undertow.models.hmm import em as hmm_em
 from undertow.models.hmm import queries as hmm_queries
 from undertow.models.hmm import storage as hmm_storage
-from undertow.models.hmm.init import INITS
+from undertow.models.hmm.init import EMStart, choose_blocks, initial_params, resume
+from undertow.models.hmm.initial_counts import INITS
 from undertow.models.hmm.params import Emission, Params
-from undertow.models.hmm.start import Start, begin, choose_blocks, resume
 from undertow.text.corpus import Corpus
 from undertow.text.lag_counts import LagCounts
 
 VIEWS = ("features", "posterior")
-WIDEST = 512  # a view of features has at most about so many columns
-BATCH_TOKENS = 1 << 16  # queries take a text in runs of about this many tokens
+MAX_FEATURES = 512  # with more states, the view "features" is a projection of the posterior
+BATCH_TOKENS = 1 << 16  # queries process a text in batches of about this many tokens
 Sentences = Corpus | Iterable[Sequence[str]]
-
-
-class Step(NamedTuple):
-    """A step of the hidden state that tells much: its probability, and words of the states it leads from and to."""
-
-    strength: float
-    before: list[str]
-    after: list[str]
-
-
-class WordProbability(NamedTuple):
-    word: str
-    probability: float
 
 
 class HMM(Estimator):
     """A hidden Markov model with many states.
 
-    n_states: Z. n_blocks: words and states are cut into so many blocks and a state emits only words of its block; None:
-    one for every 32 states, none (1) below 512 states. rank: None for a full transition (with blocks: a matrix for each
-    pair of blocks seen), or F for one through F features. band: half-width of a band beside a low rank, without blocks
-    only. init: "random" (blocks are clusters all the same), "clusters" or "spectral"; "auto" is "random" for blocks
-    with a full transition and "clusters" for all else (a low rank, a band, no blocks, neural or not). parameterization:
-    "table" (EM) or "neural" (needs PyTorch). n_iter: passes over the text; n_chunks: parts of it after each of which
-    the parameters are renewed (1: plain EM). smoothing: multiplies all pseudo-counts; 0 is maximum likelihood. carry:
-    go on from sentence to sentence instead of beginning each anew. validation: share of the text, its end, that is held
-    out to stop early; None for none. warm_start: let `fit` go on from the parameters at hand.
+    Parameters
+    ----------
+    n_states
+        Number of states, Z.
+    n_blocks
+        Words and states are divided into so many blocks, and a state emits only words of its block. None: one block
+        per 32 states, or no blocks (1) below 512 states.
+    rank
+        None for a full transition matrix (with blocks: a matrix for each pair of blocks in the text), or the number of
+        features F of a low-rank transition.
+    band
+        Half-width of a band added to a low-rank transition; only without blocks.
+    init
+        How EM starts: "random" (the blocks are word clusters even then), "clusters" or "spectral". "auto" is "random"
+        for blocks with a full transition, else "clusters".
+    parameterization
+        "table" (EM), or "neural" (gradient training of a network; needs PyTorch).
+    n_iter
+        Passes over the text.
+    n_chunks
+        The parameters are updated after each of so many parts of the text; 1 is plain EM.
+    smoothing
+        Multiplies all pseudo-counts; 0 is maximum likelihood.
+    carry
+        Carry the state over from sentence to sentence instead of starting each from the initial distribution.
+    validation
+        Share of the text, taken from its end, that is held out for early stopping; None for no early stopping.
+    warm_start
+        Let `fit` continue from the current parameters.
+    random_state
+        Seed or generator.
+    n_jobs
+        Number of threads; None for 1, −1 for all cores.
+    verbose
+        Log each pass to the logger "undertow".
+    callbacks
+        Functions of a `TrainingEvent`, called after each pass.
+
+    Attributes
+    ----------
+    history_ : list of float
+        Mean log-likelihood of a token after each pass.
+    validation_history_ : list of float
+        The same for the held-out text; empty if there is none.
+    vocabulary_ : Vocabulary
+        The words.
+    tokenizer_ : dict or None
+        The rule by which the text was split into tokens, if known.
+
+    Examples
+    --------
+    >>> from undertow import HMM
+    >>> model = HMM(2, n_iter=2, random_state=0).fit([["a", "b", "a", "b"], ["a", "b"]])
+    >>> model.next_words(["a"], 1)[0].word
+    'b'
     """
 
     kind = "hmm"
@@ -89,10 +122,10 @@ class HMM(Estimator):
         carry: bool = False,
         validation: float | None = None,
         warm_start: bool = False,
-        random_state: Any = None,
+        random_state: int | np.random.Generator | None = None,
         n_jobs: int | None = None,
         verbose: bool = False,
-        callbacks: Any = None,
+        callbacks: Sequence[Callback] | None = None,
     ) -> None:
         self.n_states = n_states
         self.n_blocks = n_blocks
@@ -120,11 +153,15 @@ class HMM(Estimator):
                 continue
             check_whole("HMM", name, value, low)
         if self.n_blocks is not None and self.n_blocks > self.n_states:
-            raise InputError(f"HMM: n_blocks={self.n_blocks} need as many states, and n_states={self.n_states}.")
+            raise InputError(
+                f"HMM: n_blocks={self.n_blocks} is more than n_states={self.n_states}: each block needs a state."
+            )
         if self.rank is not None and self.rank > self.n_states:
-            raise InputError(f"HMM: rank={self.rank} is above n_states={self.n_states}: a rank at most that is full.")
+            raise InputError(
+                f"HMM: rank={self.rank} is more than n_states={self.n_states}: use a smaller one, or None."
+            )
         if self.band and (self.rank is None or (self.n_blocks or 1) > 1):
-            raise InputError("HMM: a band goes with a rank and without blocks: give rank, and n_blocks=1.")
+            raise InputError("HMM: a band needs a rank and no blocks: give rank, and n_blocks=1.")
         for name, allowed in (("init", ("auto", *INITS)), ("parameterization", ("table", "neural"))):
             check_choice("HMM", name, getattr(self, name), allowed)
         check_number("HMM", "smoothing", self.smoothing, 0, 1e9)
@@ -149,33 +186,50 @@ class HMM(Estimator):
         rng = check_random_state(self.random_state)
         check_callbacks(self.callbacks)
         corpus = as_corpus(X)
-        going_on = self.warm_start and self.__sklearn_is_fitted__()
-        if going_on and corpus.vocabulary != self.vocabulary_:
+        resuming = self.warm_start and self.__sklearn_is_fitted__()
+        if resuming and corpus.vocabulary != self.vocabulary_:
             corpus = Corpus.from_sentences(corpus.token_lists(), vocabulary=self.vocabulary_)
         text, other = split_text(corpus, self.validation, validation)
         if self.parameterization == "neural":
-            params, history, scores = _neural_fit()(self, text, other)
-            self._finish(params, history, scores, corpus)
+            self._finish(_neural_fit()(self, text, other), corpus)
             return self
-        chunks = hmm_em.cut(text, min(self.n_chunks, text.n_sentences), self.carry)
-        held = [shard for chunk in hmm_em.cut(other, 1, self.carry) for shard in chunk] if other is not None else []
-        start = self._start(text, chunks, rng, going_on)
-        before = (self.history_, self.validation_history_) if going_on else ([], [])
-        with engine or self._engine() as place:
-            params, history, scores = self._em(start, chunks, held, place)
-        self._finish(params, before[0] + history, before[1] + scores, corpus)
+        chunks = hmm_em.split_chunks(text, min(self.n_chunks, text.n_sentences), self.carry)
+        held_out = (
+            [shard for chunk in hmm_em.split_chunks(other, 1, self.carry) for shard in chunk]
+            if other is not None
+            else []
+        )
+        start = self._start(text, chunks, rng, resuming)
+        with engine or self._engine() as workers:
+            iterations = hmm_em.em_iterations(
+                *start, chunks, self.n_iter, workers, validation=held_out, delay_first=self.smoothing == 0
+            )
+            result = run_iterations(
+                iterations,
+                n_iter=self.n_iter,
+                unit="pass",
+                callbacks=self.callbacks,
+                verbose=self.verbose,
+                stacklevel=4,  # run_iterations, fit, the wrapper of one_blas_thread, the caller
+            )
+        if resuming:
+            result = result._replace(
+                history=self.history_ + result.history,
+                validation_history=self.validation_history_ + result.validation_history,
+            )
+        self._finish(result, corpus)
         return self
 
-    def _start(self, text: Corpus, chunks: Any, rng: np.random.Generator, going_on: bool) -> Start:
-        words = text.vocabulary.counts
-        if going_on:
-            return resume(self.params_, chunks, words, self.smoothing, text.vocabulary.words)
-        n_blocks = choose_blocks(self.n_blocks, self.n_states, int((words > 0).sum()))
+    def _start(self, text: Corpus, chunks: Any, rng: np.random.Generator, resuming: bool) -> EMStart:
+        word_counts = text.vocabulary.counts
+        if resuming:
+            return resume(self.params_, chunks, word_counts, self.smoothing, text.vocabulary.words)
+        n_blocks = choose_blocks(self.n_blocks, self.n_states, int((word_counts > 0).sum()))
         if self.band and n_blocks > 1:
             n_blocks = 1
         counts = LagCounts.from_corpus(text, lags=1, n_jobs=self.n_jobs)
         n_threads = count_workers(self.n_jobs)
-        return begin(
+        return initial_params(
             counts, chunks, self.n_states, n_blocks, self.rank, self.band, self.init, self.smoothing, rng, n_threads
         )
 
@@ -183,48 +237,14 @@ class HMM(Estimator):
         n = count_workers(self.n_jobs)
         return Threads(n) if n > 1 else Serial()
 
-    def _em(self, start: Start, chunks: Any, held: Any, engine: Engine) -> tuple[Params, list[float], list[float]]:
-        callbacks = check_callbacks(self.callbacks)
-        began = time.perf_counter()
-        history: list[float] = []
-        scores: list[float] = []
-        best: Params = start.params
-        try:
-            wait = self.smoothing == 0
-            for now in hmm_em.passes(start.params, start.m_step, chunks, self.n_iter, engine, wait=wait):
-                score = hmm_em.held_out(now.params, held, engine) if held else None
-                worse = score is not None and bool(scores) and score <= max(scores)
-                if not worse:
-                    best = now.params
-                if score is not None:
-                    scores.append(score)
-                history.append(now.log_likelihood)
-                event = TrainingEvent(len(history), self.n_iter, history[-1], time.perf_counter() - began)
-                if self.verbose:
-                    told = "" if score is None else f", held out {np.exp(-score):.2f}"
-                    print(f"pass {event.iteration}: perplexity {np.exp(-history[-1]):.2f}{told}, {event.seconds:.0f} s")
-                for callback in callbacks:
-                    callback(event)
-                if worse:
-                    break
-        except KeyboardInterrupt:
-            if not history:
-                raise
-            warnings.warn(
-                f"Interrupted after {len(history)} passes; the last finished one is kept.",
-                InterruptedFitWarning,
-                stacklevel=3,
-            )
-        return best, history, scores
-
-    def _finish(self, params: Params, history: list[float], scores: list[float], corpus: Corpus) -> None:
+    def _finish(self, result: FitResult[Params], corpus: Corpus) -> None:
         """Set the fitted attributes, all at once."""
-        self.params_ = params
-        self._derived = hmm_queries.Derived(params)
+        self.params_ = result.params
+        self._derived = hmm_queries.Derived(result.params)
         self.vocabulary_ = corpus.vocabulary
         self.tokenizer_ = corpus.manifest.get("tokenizer")
-        self.validation_history_ = scores
-        self.history_ = history
+        self.validation_history_ = result.validation_history
+        self.history_ = result.history
 
     # --- parameters -------------------------------------------------------------------------------------
 
@@ -264,7 +284,7 @@ class HMM(Estimator):
 
     def score(self, X: Sentences, y: Any = None) -> float:
         """Mean log-probability of a token."""
-        X = _kept(X)
+        X = _reusable(X)
         parts = self.log_probabilities(X)
         n_tokens = sum(len(p) for p in parts)
         if n_tokens == 0:
@@ -298,7 +318,9 @@ class HMM(Estimator):
         return np.asarray(p / p.sum())
 
     @one_blas_thread()
-    def sample(self, n_tokens: int = 50, *, random_state: Any = 0, prefix: Sequence[str] = ()) -> list[str]:
+    def sample(
+        self, n_tokens: int = 50, *, random_state: int | np.random.Generator | None = None, prefix: Sequence[str] = ()
+    ) -> list[str]:
         """Tokens drawn from the model, going on from `prefix`; after the boundary word a sentence begins anew."""
         self._check_fitted()
         if isinstance(n_tokens, bool) or not isinstance(n_tokens, int | np.integer) or n_tokens < 0:
@@ -322,7 +344,7 @@ class HMM(Estimator):
         self._check_fitted()
         if view not in VIEWS:
             raise InputError(f"view={view!r} must be one of {', '.join(VIEWS)}.")
-        wide = view == "features" and self.params_.n_states > WIDEST
+        wide = view == "features" and self.params_.n_states > MAX_FEATURES
         table = self._tables().profile if wide else None
         out = []
         for ids, bounds, edges in self._runs(X):
@@ -359,23 +381,23 @@ class HMM(Estimator):
         return [WordProbability(self.vocabulary_.words[w], p) for w, p in found]
 
     @one_blas_thread()
-    def transitions(self, n: int = 10, *, n_words: int = 5) -> list[Step]:
+    def transitions(self, n: int = 10, *, n_words: int = 5) -> list[Transition]:
         """The n steps between states that tell most of what comes next, in words."""
         self._check_fitted()
         words = {}
         steps = hmm_queries.typical_transitions(self._tables(), n)
         for state in {z for _, *ends in steps for z in ends}:
             words[state] = [w.word for w in self.top_words(state, n_words)]
-        return [Step(p, words[z], words[z_next]) for p, z, z_next in steps]
+        return [Transition(p, words[z], words[z_next]) for p, z, z_next in steps]
 
     def _tables(self) -> hmm_queries.Derived:
-        """Tables derived from the parameters, made anew where somebody has set others."""
+        """Tables derived from the parameters, made again if `params_` was set to others."""
         if self._derived.params is not self.params_:
             self._derived = hmm_queries.Derived(self.params_)
         return self._derived
 
     def _runs(self, X: Sentences) -> Iterable[tuple[Any, Any, Any]]:
-        """(ids, bounds of independent sequences, edges of sentences) in runs of bounded size, unless carried over."""
+        """Batches of (ids, bounds of independent sequences, bounds of sentences); with `carry` all is one batch."""
         run: list[Any] = []
         n = 0
         for ids in encode_sentences(self.vocabulary_, X):
@@ -422,7 +444,7 @@ class HMM(Estimator):
 
 
 def _neural_fit() -> Any:
-    """The neural room knows models, not the other way round; it is asked when its word is said, and needs PyTorch."""
+    """Imported lazily: PyTorch is optional, and `undertow.neural` imports models, not the other way round."""
     try:
         from undertow.neural.hmm import fit_neural
     except ImportError as e:
@@ -430,9 +452,9 @@ def _neural_fit() -> Any:
     return fit_neural
 
 
-def _kept(X: Sentences) -> Sentences:
-    """A text that can be read twice."""
+def _reusable(X: Sentences) -> Sentences:
+    """The sentences as something that can be read twice."""
     return X if isinstance(X, Corpus | list | tuple | str | bytes) or not isinstance(X, Iterable) else list(X)
 
 
-__all__ = ["HMM", "Step", "WordProbability"]
+__all__ = ["HMM"]

@@ -1,0 +1,38 @@
+"""Named tuples that several models return."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Transition(NamedTuple):
+    """A strong transition of the hidden state, described by words.
+
+    Attributes
+    ----------
+    strength
+        LDS: correlation of the words before with the words after, at most 1. HMM: probability of the transition.
+    before, after
+        Words that the state stands for before and after the transition, the most typical first.
+    """
+
+    strength: float
+    before: list[str]
+    after: list[str]
+
+
+class Neighbor(NamedTuple):
+    """A word and the cosine of its vector with that of the word asked about."""
+
+    word: str
+    cosine: float
+
+
+class WordProbability(NamedTuple):
+    """A word and its probability."""
+
+    word: str
+    probability: float
+
+
+__all__ = ["Neighbor", "Transition", "WordProbability"]

@@ -1,0 +1,84 @@
+"""Running totals for incremental EM (Neal and Hinton, 1998)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+Stats = TypeVar("Stats", bound=tuple[Any, ...])
+
+
+class IncrementalStats(Generic[Stats]):
+    """The sum of the statistics of all batches, each as it was when the batch was last read.
+
+    Statistics are NamedTuples of arrays, numbers and further NamedTuples. The total is kept in float64; the copy of
+    each batch is kept in float32, which takes half the memory. What is added to the total is that rounded copy, so
+    subtracting it later removes exactly what was added and no rounding error builds up over the passes. A single batch
+    is its own total and is not copied.
+
+    Parameters
+    ----------
+    n_batches
+        How many batches the data are cut into.
+    """
+
+    def __init__(self, n_batches: int) -> None:
+        self._batches: list[Stats | None] = [None] * n_batches
+        self._total: Stats | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether every batch has been read at least once."""
+        return all(batch is not None for batch in self._batches)
+
+    def replace(self, batch: int, stats: Stats) -> Stats:
+        """Replace the statistics of one batch.
+
+        Parameters
+        ----------
+        batch
+            Number of the batch, from 0.
+        stats
+            Its new statistics; they are not changed.
+
+        Returns
+        -------
+        total
+            The sum over all batches read so far. The next call changes its arrays in place.
+        """
+        if len(self._batches) == 1:
+            self._batches[0] = self._total = stats
+            return stats
+        new, old = _with_dtype(stats, np.float32), self._batches[batch]
+        self._batches[batch] = new
+        if self._total is None:
+            self._total = _with_dtype(new, np.float64)
+        else:
+            self._total = _map(_exchange, self._total, new) if old is None else _map(_exchange, self._total, new, old)
+        return self._total
+
+
+def _map(function: Callable[..., Any], *stats: Any) -> Any:
+    """Apply a function to corresponding arrays and numbers of nested tuples."""
+    if isinstance(stats[0], tuple):
+        return type(stats[0])(*(_map(function, *parts) for parts in zip(*stats, strict=True)))
+    return function(*stats)
+
+
+def _with_dtype(stats: Stats, dtype: type[np.floating[Any]]) -> Stats:
+    converted: Stats = _map(lambda x: x.astype(dtype) if isinstance(x, np.ndarray) else x, stats)
+    return converted
+
+
+def _exchange(total: Any, new: Any, old: Any = 0) -> Any:
+    """total + new − old, in place for arrays, which hold counts and stay non-negative."""
+    if not isinstance(total, np.ndarray):
+        return total + new - old
+    total += new
+    total -= old
+    return np.maximum(total, 0, out=total)  # rounding leaves −1e-12 where nothing is
+
+
+__all__ = ["IncrementalStats"]
