@@ -28,6 +28,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from undertow import DynamicEmbedding
+from undertow.models.dynamic.queries import distance
+from undertow.models.dynamic.state import FittedMap
 
 FORMS = ("sums, blocks", "sums, full", "free, full")
 
@@ -80,12 +82,12 @@ class Score(NamedTuple):
     odds: float  # share of true log-odds ratios inside their 90 % band
 
 
-def score(model: Any, truth: Truth) -> Score:
+def score(model: FittedMap, truth: Truth) -> Score:
     inside, widths, errors = [], [], []
-    rows, words = model.events_.row_names, model.events_.column_names
+    rows, words = model.events.row_names, model.events.column_names
     for r in rows:
         for w in words[::2]:
-            line = model.distance(("row", r), ("column", w))
+            line = distance(model, ("row", r), ("column", w))
             true = np.sqrt(((truth.x[:, int(r[1:])] - truth.y[:, int(w[1:])]) ** 2).sum(axis=1))
             inside.append((line.low <= true) & (true <= line.high))
             widths.append(line.high - line.low)
@@ -95,7 +97,7 @@ def score(model: Any, truth: Truth) -> Score:
         centred(((a[:, :, None] - b[:, None]) ** 2).sum(axis=3))
         for a, b in (
             (truth.x[:, i], truth.y[:, j]),
-            (model._smoothed().means[:, : len(i)], model._smoothed().means[:, len(i) :]),
+            (model.smoothed.means[:, : len(i)], model.smoothed.means[:, len(i) :]),
         )
     )
     slope = float((odds * true_odds).sum() / (true_odds**2).sum())
@@ -103,10 +105,10 @@ def score(model: Any, truth: Truth) -> Score:
     return Score(*means, slope, odds_covered(model, truth.x[:, i], truth.y[:, j]))
 
 
-def odds_covered(model: Any, x: Any, y: Any) -> float:
+def odds_covered(model: FittedMap, x: Any, y: Any) -> float:
     """Share of the true 2 (x_i − x_k)·(y_j − y_l) within 1.645 standard deviations of the map's, to first order."""
-    rng, path, n = np.random.default_rng(0), model._smoothed(), len(model._names.all)
-    full = model.covariance_ == "full"
+    rng, path, n = np.random.default_rng(0), model.smoothed, len(model.entities.names)
+    full = model.covariance == "full"
     inside = []
     for t, means in enumerate(path.means):
         d = means.shape[1]
@@ -137,7 +139,7 @@ def run(case: Case, dim: int, seed: int) -> tuple[dict[str, Score], int, int]:
     truth = draw(case, dim, seed)
     blocks = DynamicEmbedding(dim, random_state=0, covariance="blocks").fit(truth.events)
     full = DynamicEmbedding(dim, random_state=0, covariance="full").fit(truth.events)
-    models = (blocks, full, full._movement_map())
+    models = (blocks._fitted, full._fitted, full._movement_map())
     movers = full.movers(10_000)
     false = sum(m.kind == full.events_.kind_names[1] for m in movers) if case.drift[1] == 0 else 0
     return {form: score(model, truth) for form, model in zip(FORMS, models, strict=True)}, false, len(movers)

@@ -27,26 +27,20 @@ from source_key import work_of
 
 from undertow import DynamicEmbedding, Events
 from undertow.models.dynamic.filter import Settings
-from undertow.models.dynamic.init import (
-    BURSTINESS,
-    PREDICT_VARIANCE,
-    TEMPERING,
-    correspondence,
-    damp,
-    make_table,
-    static_map,
-)
-from undertow.models.dynamic.link_model import DRIFTS, Links
+from undertow.models.dynamic.init import PREDICT_VARIANCE, TEMPERING, correspondence_analysis, static_map
+from undertow.models.dynamic.link_model import CANDIDATE_DRIFTS, fit_link_weights, held_out_links
 from undertow.models.dynamic.links import (
-    FADING,
-    HERE_PSEUDO,
-    MADE_GOOD,
-    Outlook,
+    MEETING_DECAY,
+    PRESENCE_PSEUDO_STEPS,
+    ROW_CALIBRATION,
     expected_squares,
+    forecast_activity,
     forecast_shares,
     log_rates,
-    usual_gap,
+    median_gap,
+    predict_belief,
 )
+from undertow.models.dynamic.tables import BURSTINESS, damp, make_table
 from undertow.text.event_documents import events_from_documents
 from undertow.text.event_files import json_lines
 from undertow.text.stop_words import ENGLISH
@@ -105,7 +99,7 @@ def static_squares(tables: list[Any], d: int) -> Any:
     n_rows, n_columns = tables[0].shape
     pooled = make_table(sp.csr_array(sum(damp(t, BURSTINESS) for t in tables)), n_rows)
     assert pooled is not None
-    start = correspondence(pooled, n_rows + n_columns, d, np.random.default_rng(0))
+    start = correspondence_analysis(pooled, n_rows + n_columns, d, np.random.default_rng(0))
     start = static_map(pooled, start, Settings("blocks"))[0].mean
     return expected_squares(static_map(pooled, start, Settings("blocks", beta=0.3))[0], "blocks", n_rows)
 
@@ -114,10 +108,10 @@ def our_links(train: Events, before: Any, now: Any) -> Any:
     """The links of the moving map with other expected squared distances: from all steps but the last, and from all."""
     tables, gaps = train.tables, train.gaps
     everyone = (np.arange(n) for n in tables[-1].shape)
-    known = Links.of(Outlook.of(tables[:-1], gaps[:-1], gaps[-1]), tables[-1], *everyone)
-    weights, _ = known.weights(before[known.rows][:, known.columns])
-    outlook = Outlook.of(tables, gaps, usual_gap(gaps))
-    return outlook.there[:, None] * -np.expm1(-np.exp(log_rates(outlook, now, weights)))
+    known = held_out_links(forecast_activity(tables[:-1], gaps[:-1], gaps[-1]), tables[-1], *everyone)
+    weights, _ = fit_link_weights(known, before[known.rows][:, known.columns])
+    activity = forecast_activity(tables, gaps, median_gap(gaps))
+    return activity.presence[:, None] * -np.expm1(-np.exp(log_rates(activity, now, weights)))
 
 
 def judge(scores: dict[str, Any], met: Any, meets: Any) -> dict[str, list[float]]:
@@ -155,7 +149,7 @@ def places_only(model: DynamicEmbedding) -> Any:
     """Forecast popularity and expected distance, as the static map with forecast popularity is read."""
     counts = [damp(t, BURSTINESS) for t in model.events_.tables]
     p, q = (forecast_shares(np.array([c.sum(axis=axis) for c in counts]), model.events_.gaps) for axis in (1, 0))
-    away = expected_squares(model._predicted(1.0), model.covariance_, len(p))
+    away = expected_squares(predict_belief(model._fitted, 1.0), model.covariance_, len(p))
     return np.log(p)[:, None] + np.log(q) - away
 
 
@@ -181,10 +175,10 @@ def links(events: Events, n_rows: int, n_columns: int, dims: list[int], work: Pa
         TEMPERING,
         PREDICT_VARIANCE,
         BURSTINESS,
-        FADING,
-        MADE_GOOD,
-        list(HERE_PSEUDO),
-        list(DRIFTS),
+        MEETING_DECAY,
+        ROW_CALIBRATION,
+        list(PRESENCE_PSEUDO_STEPS),
+        list(CANDIDATE_DRIFTS),
     ]
     for year in YEARS:
         kept = work / f"dynamic_nips-{year}.json"

@@ -67,24 +67,6 @@ def fisher(counts: Any, x: Any, beta: float = 1.0) -> Any:
     return beta * counts.sum() * (4 * (square - np.outer(mean, mean)) + centring(counts, d))
 
 
-def taylor(counts: Any, x: Any, beta: float = 1.0) -> Any:
-    """N (2B + λ Λ̄) of the paper's appendix with H22 = H11, block by block, and the pull to one centre."""
-    (n, d), a = x.shape, len(counts)
-    total = counts.sum()
-    joint, p, q = counts / total, counts.sum(axis=1) / total, counts.sum(axis=0) / total
-    B, bar, Z = np.zeros((n, d, n, d)), np.zeros((n, d, n, d)), 0.0
-    for i in range(a):
-        for j in range(n - a):
-            k, delta = a + j, x[i] - x[a + j]
-            g = np.exp(-(delta**2).sum())
-            H11 = 2 * g * (2 * np.outer(delta, delta) - np.eye(d))
-            Z += p[i] * q[j] * g
-            for r, c, sign in ((i, i, 1), (k, k, 1), (i, k, -1), (k, i, -1)):
-                bar[r, :, c, :] += sign * p[i] * q[j] * H11
-                B[r, :, c, :] += sign * joint[i, j] * np.eye(d)
-    return beta * total * ((2 * B + bar / Z).reshape(n * d, n * d) + centring(counts, d))
-
-
 def laplace(counts: Any, mean: Any, cov: Any, start: Any, beta: float = 1.0) -> tuple[Any, Any]:
     """Mode of the posterior by a general optimiser, and the inverse of prior precision plus Fisher's matrix there."""
     precision = np.linalg.inv(cov)

@@ -14,8 +14,8 @@ from numpy.testing import assert_allclose
 
 from browser import Browser, find_chromium, open_browser
 from map_samples import sample_map
-from undertow.models.dynamic.geometry import nearness
 from undertow.models.dynamic.map_data import MapData
+from undertow.models.dynamic.queries import nearness
 from undertow.view.map_geometry import RADIUS_90, plane
 from undertow.view.map_page import save_html
 

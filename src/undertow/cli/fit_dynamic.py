@@ -15,15 +15,13 @@ OPTIONS: Options = {
     "--purpose": (
         "purpose",
         click.Choice(["auto", "look", "predict"]),
-        "What the map is for; auto looks up to --dim 3.",
+        "What the map is for; auto means look for --dim up to 3, else predict.",
     ),
     "--iterations": ("n_iter", click.IntRange(1), "Iterations that learn the drift."),
     "--drift": ("drift", float, "Variance of a step; if not given, it is learned."),
     "--tempering": ("tempering", float, "Worth of a count as evidence; if not given, by the purpose."),
     "--burstiness": ("burstiness", float, "Damping of repetitions; if not given, by the purpose."),
     "--covariance": ("covariance", click.Choice(["auto", "full", "blocks"]), "Of all entities, or of each alone."),
-    "--observation": ("observation", click.Choice(["fisher", "taylor"]), "How a table of counts is expanded."),
-    "--inference": ("inference", click.Choice(["path", "filter"]), "All steps at once, or one after the other."),
     "--seed": ("random_state", click.IntRange(0), "Makes the run repeatable."),
 }
 

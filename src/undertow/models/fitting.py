@@ -22,6 +22,7 @@ from undertow.text.corpus import Corpus
 
 LOGGER = logging.getLogger("undertow")
 Params = TypeVar("Params")
+Result = TypeVar("Result")
 
 
 class TrainingEvent(NamedTuple):
@@ -132,13 +133,35 @@ def run_iterations(
             if not history:
                 raise
             interrupted = True
-            warnings.warn(
-                f"Interrupted after {_count(len(history), unit)}; the last finished one is kept.",
-                InterruptedFitWarning,
-                stacklevel=stacklevel,
-            )
+            _warn_interrupted(len(history), unit, stacklevel + 1)
     assert history, "a fit has at least one iteration"
     return FitResult(best, history, scores, interrupted)  # type: ignore[arg-type]  # set by the first iteration
+
+
+def run_last_step(
+    step: Callable[[], Result],
+    result: FitResult[Params],
+    *,
+    default: Result,
+    unit: str = "iteration",
+    stacklevel: int = 3,
+) -> Result:
+    """What `step()` returns after the iterations, or `default` if Ctrl-C ended them or comes during the step.
+
+    Like an interrupted iteration, an interrupted step costs only itself: the fit keeps its result, with a warning.
+    """
+    if result.interrupted:
+        return default
+    try:
+        return step()
+    except KeyboardInterrupt:
+        _warn_interrupted(len(result.history), unit, stacklevel + 1)
+        return default
+
+
+def _warn_interrupted(n: int, unit: str, stacklevel: int) -> None:
+    message = f"Interrupted after {_count(n, unit)}; the last finished one is kept."
+    warnings.warn(message, InterruptedFitWarning, stacklevel=stacklevel)
 
 
 def _as_generator(iterations: Iterable[Iteration[Params]]) -> Any:
@@ -228,6 +251,7 @@ __all__ = [
     "check_share",
     "part_of",
     "run_iterations",
+    "run_last_step",
     "shown_log",
     "split_text",
 ]

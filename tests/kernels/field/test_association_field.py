@@ -9,7 +9,8 @@ import scipy.sparse as sp
 from oracles import dynamic_dense as dense
 from undertow.kernels.field import association
 from undertow.kernels.field import cooccurrence as field
-from undertow.models.dynamic.init import dispersion, make_table
+from undertow.models.dynamic.init import dispersion
+from undertow.models.dynamic.tables import make_table
 
 
 def example(a: int = 4, w: int = 5, d: int = 2, seed: int = 0) -> tuple[Any, Any, Any]:
@@ -21,7 +22,7 @@ def example(a: int = 4, w: int = 5, d: int = 2, seed: int = 0) -> tuple[Any, Any
 def free_table(counts: Any) -> field.Table:
     table = make_table(sp.csr_array(counts), len(counts))
     assert table is not None
-    return table._replace(free=True)
+    return table._replace(free_frequencies=True)
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])

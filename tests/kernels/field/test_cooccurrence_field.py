@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from oracles import dynamic_dense as dense
 from undertow.kernels.field import cooccurrence as field
-from undertow.models.dynamic.init import make_table
+from undertow.models.dynamic.tables import make_table
 from waiting import HANGS
 
 
@@ -40,13 +40,6 @@ def test_fisher_matrix_is_the_covariance_of_the_score(d: int) -> None:
     assert np.linalg.eigvalsh(matrix).min() > -1e-10
 
 
-def test_taylor_matrix_is_the_papers_corrected() -> None:
-    counts, table, x = example()
-    matrix = field.information_matrix(table, x[:4], x[4:], form="taylor")
-    np.testing.assert_allclose(matrix, dense.taylor(counts, x), rtol=1e-10, atol=1e-12)
-    assert np.linalg.eigvalsh(matrix).min() < -1e-3  # the case the clipping is for
-
-
 def test_minus_hessian_is_fisher_plus_the_laplacian_of_the_misfit() -> None:
     counts, table, x = example()
     hessian = dense.hessian(lambda y: dense.log_likelihood(counts, y), x)
@@ -58,13 +51,12 @@ def test_minus_hessian_is_fisher_plus_the_laplacian_of_the_misfit() -> None:
     np.testing.assert_allclose(-hessian, fisher + 2 * counts.sum() * laplacian, rtol=1e-4, atol=1e-3)
 
 
-@pytest.mark.parametrize("form", ["fisher", "taylor"])
 @pytest.mark.parametrize("d", [1, 2, 3])
-def test_blocks_are_the_diagonal_of_the_matrix(form: str, d: int) -> None:
+def test_blocks_are_the_diagonal_of_the_matrix(d: int) -> None:
     _, table, x = example(d=d)
-    matrix = field.information_matrix(table, x[:4], x[4:], form=form, beta=0.7)
+    matrix = field.information_matrix(table, x[:4], x[4:], beta=0.7)
     expected = np.array([matrix[i * d : (i + 1) * d, i * d : (i + 1) * d] for i in range(9)])
-    blocks = field.information_blocks(table, x[:4], x[4:], form=form, beta=0.7)
+    blocks = field.information_blocks(table, x[:4], x[4:], beta=0.7)
     np.testing.assert_allclose(blocks, field.clip_eigenvalues(expected), rtol=1e-9, atol=1e-11)
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from undertow.kernels.field.quasi_newton import maximise
+from undertow.kernels.field.quasi_newton import maximize
 
 
 def rosenbrock(x: Any) -> tuple[float, Any]:
@@ -14,7 +14,7 @@ def rosenbrock(x: Any) -> tuple[float, Any]:
 
 
 def test_finds_a_curved_maximum_without_a_metric() -> None:
-    found = maximise(rosenbrock, np.array([-1.2, 1.0]), lambda x: lambda v: v / 200, tol=1e-14, n_rounds=40)
+    found = maximize(rosenbrock, np.array([-1.2, 1.0]), lambda x: lambda v: v / 200, tol=1e-14, n_rounds=40)
     np.testing.assert_allclose(found.x, [1, 1], rtol=1e-4)
     assert found.converged
 
@@ -26,7 +26,7 @@ def test_one_step_with_the_exact_metric() -> None:
     def function(x: Any) -> tuple[float, Any]:
         return -0.5 * float((x - centre) @ A @ (x - centre)), -A @ (x - centre)
 
-    found = maximise(function, np.zeros(2), lambda x: lambda v: np.linalg.solve(A, v), tol=1e-12)
+    found = maximize(function, np.zeros(2), lambda x: lambda v: np.linalg.solve(A, v), tol=1e-12)
     np.testing.assert_allclose(found.x, centre, rtol=1e-12)
     assert found.n_steps == 1
 
@@ -37,5 +37,5 @@ def test_never_below_the_start_and_not_where_it_is_undefined() -> None:
             return -np.inf, np.zeros(1)
         return float(x[0]), np.ones(1)
 
-    found = maximise(function, np.zeros(1), lambda x: lambda v: 0.7 * v, tol=1e-6)
+    found = maximize(function, np.zeros(1), lambda x: lambda v: 0.7 * v, tol=1e-6)
     assert 0.7 <= found.x[0] <= 1

@@ -10,11 +10,13 @@ from oracles import dynamic_dense as dense
 from sentences import is_one_sentence
 from undertow import DynamicEmbedding, Events, load
 from undertow.errors import InputError, NotFittedError
-from undertow.models.dynamic import link_model as dynamic_foresight
+from undertow.models.dynamic import fit as dynamic_fit
+from undertow.models.dynamic import link_model as dynamic_link_model
 from undertow.models.dynamic import links as dynamic_links
-from undertow.models.dynamic import model as dynamic_embedding
-from undertow.models.dynamic.geometry import discoveries, distances
-from undertow.models.dynamic.link_model import DRIFTS, USUAL_WEIGHTS, learn_meetings
+from undertow.models.dynamic.link_model import CANDIDATE_DRIFTS, DEFAULT_LINK_WEIGHTS, cloglog_regression
+from undertow.models.dynamic.links import predict_belief
+from undertow.models.dynamic.map_data import changing_pairs
+from undertow.models.dynamic.queries import distance_band
 from undertow.models.fitting import InterruptedFitWarning
 
 NAMES = (["A1", "A2", "B"], ["X1", "X2", "Y"])
@@ -107,7 +109,7 @@ def test_renaming_permutes_the_map() -> None:
 def test_gaps_in_time_diffuse_more() -> None:
     model = DynamicEmbedding(random_state=0, drift=0.1, covariance="blocks").fit(small_events())
     assert model.events_.gaps == [0.0, 1.0, 3.0]
-    step = model._predicted(1.0).cov - model._predicted(0.0).cov
+    step = predict_belief(model._fitted, 1.0).cov - predict_belief(model._fitted, 0.0).cov
     np.testing.assert_allclose(step[0], model.drift_[0] * np.eye(2), rtol=1e-9)
 
 
@@ -129,21 +131,10 @@ def test_full_and_blocks_share_the_path() -> None:
         for c in ("full", "blocks")
     )
     pairs = [(f"r{i}", f"c{j}") for i in range(4) for j in range(5)]
-    np.testing.assert_allclose(blocks._smoothed().means, full._smoothed().means, rtol=0, atol=1e-3)
+    np.testing.assert_allclose(blocks._fitted.smoothed.means, full._fitted.smoothed.means, rtol=0, atol=1e-3)
     one, two = (np.array([m.distance(*p).mean for p in pairs]).ravel() for m in (full, blocks))
     assert np.corrcoef(one, two)[0, 1] > 0.95
     assert full.covariance_reason_ == "as asked"
-
-
-def test_taylor_and_the_papers_filter() -> None:
-    for params in (
-        {"observation": "taylor"},
-        {"inference": "filter"},
-        {"observation": "taylor", "inference": "filter"},
-    ):
-        model = DynamicEmbedding(random_state=0, n_iter=2, **params).fit(small_events())
-        assert np.isfinite(model.distance("r0", "c0").mean).all()
-        assert all(np.isfinite(model.history_))
 
 
 def test_partial_fit_is_the_filter() -> None:
@@ -153,7 +144,7 @@ def test_partial_fit_is_the_filter() -> None:
     last = [e for e in events if e[0] == 1994]
     model = DynamicEmbedding(random_state=0, drift=0.05, tempering=1.0, covariance="full").fit(first)
     before = model.filtered_means_.copy()
-    predicted = model._predicted(3.0)
+    predicted = predict_belief(model._fitted, 3.0)
     model.partial_fit(last)
     np.testing.assert_array_equal(model.filtered_means_[:2], before)
     assert model.times_ == [1990, 1991, 1994] and len(model.history_) == 2
@@ -161,7 +152,7 @@ def test_partial_fit_is_the_filter() -> None:
     # the mode of the step: the score balances the pull of the prediction
     from undertow.kernels.field.cooccurrence import log_likelihood
 
-    table = model._tables()[2]
+    table = model._fitted.tables[2]
     assert table is not None
     x = model.filtered_means_[2]
     _, score = log_likelihood(table, x[table.rows], x[table.columns])
@@ -221,9 +212,9 @@ def test_pairs_to_begin_with_are_not_chosen_by_the_alphabet() -> None:
     model = DynamicEmbedding(random_state=0, n_iter=1).fit(events)
     means = np.zeros((2, 6, 2))
     means[1, 2] = 1.0  # z goes away from everything
-    path = model._smoothed()
-    model._cache["smoothed"] = path._replace(means=means)
-    assert model._telling_pairs(1)[0][0] == 2
+    fitted = model._fitted
+    vars(fitted)["smoothed"] = fitted.smoothed._replace(means=means)  # where cached_property keeps it
+    assert changing_pairs(fitted, 1)[0][0] == 2
 
 
 def test_names_in_both_kinds_are_told_apart() -> None:
@@ -265,7 +256,7 @@ def test_likelihood_prefers_what_was_there() -> None:
     assert model.log_likelihood(own) > model.log_likelihood(other)
     with pytest.raises(InputError, match="one step"):
         model.log_likelihood(switch(3))
-    with pytest.raises(InputError, match="nothing to judge"):
+    with pytest.raises(InputError, match="names it has"):
         model.log_likelihood([(40, "nobody", "nothing", 1)])
 
 
@@ -300,26 +291,26 @@ def test_links_are_those_of_a_loop_over_all_pairs(covariance: str, years: int, m
     story = [(1990 + years * (t - 1990), r, c, n) for t, r, c, n in long_story()]
     model = DynamicEmbedding(4, random_state=0, covariance=covariance).fit(story, times=times)
     tables, gaps, weights = [t.toarray() for t in model.events_.tables], model.events_.gaps, model.link_weights_
-    rates, there = dense.link_rates(tables, gaps, years, *model._predicted(years), weights)
+    rates, there = dense.link_rates(tables, gaps, years, *predict_belief(model._fitted, years), weights)
     expected = there[:, None] * -np.expm1(-rates)
     np.testing.assert_allclose(model.link_probabilities(), expected, rtol=1e-5)
-    monkeypatch.setattr(dynamic_links, "BLOCK", 20)  # two rows at a time
+    monkeypatch.setattr(dynamic_links, "PAIRS_PER_BLOCK", 20)  # two rows at a time
     np.testing.assert_allclose(model.link_probabilities(), expected, rtol=1e-5)
     late = times[-1] + 3 * years
-    rates, there = dense.link_rates(tables, gaps, 3 * years, *model._predicted(3 * years), weights)
+    rates, there = dense.link_rates(tables, gaps, 3 * years, *predict_belief(model._fitted, 3 * years), weights)
     shares = there[:, None] * rates / (there[:, None] * rates).sum()
     expected = (3 * np.log(shares[0, 2]) + np.log(shares[5, 8])) / 4
     found = model.log_likelihood([(late, "r0", "c2", 3), (late, "r5", "c8", 1)])
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
-def test_what_links_are_told_by_is_the_mode_of_its_posterior() -> None:
+def test_link_weights_are_the_mode_of_their_posterior() -> None:
     rng = np.random.default_rng(0)
     X, offset = rng.standard_normal((4000, 3)), 0.3 * rng.standard_normal(4000)
     true = np.array([-1.5, 0.7, -0.4, 1.2])
     meets = rng.random(4000) < -np.expm1(-np.exp(offset + true[0] + X @ true[1:]))
     prior = np.array([1.0, 0.0, 0.5])
-    found, value = learn_meetings(X, meets, offset, prior, 25.0)
+    found, value = cloglog_regression(X, meets, offset, prior, 25.0)
     first = np.log(meets.sum() / np.exp(offset + X @ prior).sum())
 
     def posterior(w: Any) -> tuple[float, float]:
@@ -330,11 +321,11 @@ def test_what_links_are_told_by_is_the_mode_of_its_posterior() -> None:
     np.testing.assert_allclose(value, posterior(found)[0], rtol=1e-12)
     slope = dense.gradient(lambda w: posterior(w)[1], found)
     np.testing.assert_allclose(slope, 0, atol=0.02)  # of a curvature of hundreds
-    free, _ = learn_meetings(X, meets, offset, prior, 1e-9)
+    free, _ = cloglog_regression(X, meets, offset, prior, 1e-9)
     np.testing.assert_allclose(free, true, atol=0.15)
-    np.testing.assert_allclose(learn_meetings(X, meets, offset, prior, 1e9)[0][1:], prior, atol=1e-4)
+    np.testing.assert_allclose(cloglog_regression(X, meets, offset, prior, 1e9)[0][1:], prior, atol=1e-4)
     for never in (np.zeros(4000, dtype=bool), np.ones(4000, dtype=bool)):
-        assert np.isfinite(learn_meetings(X, never, offset, prior, 25.0)[0]).all()
+        assert np.isfinite(cloglog_regression(X, never, offset, prior, 25.0)[0]).all()
 
 
 @pytest.mark.parametrize("dim", [2, 4])  # to look, to predict
@@ -345,20 +336,20 @@ def test_nearness_counts_for_as_much_as_the_last_step_says(dim: int) -> None:
     told, not_told = (DynamicEmbedding(dim, random_state=0, drift=0.01).fit(x).link_weights_ for x in (story, turned))
     assert told.shape == (2, 4) and told[0, 2] > not_told[0, 2] and told[0, 3] == 0
     few = DynamicEmbedding(dim, random_state=0).fit([e for e in story if e[0] < 2])
-    np.testing.assert_array_equal(few.link_weights_, USUAL_WEIGHTS)
+    np.testing.assert_array_equal(few.link_weights_, DEFAULT_LINK_WEIGHTS)
 
 
 @pytest.mark.parametrize("when", ["first", "links"])
-def test_a_map_that_is_interrupted_tells_links_in_the_usual_way(when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_map_that_is_interrupted_uses_the_default_link_weights(when: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*_: Any) -> None:
         raise KeyboardInterrupt
 
     if when == "links":
-        monkeypatch.setattr(dynamic_embedding, "foresee", stop)
+        monkeypatch.setattr(dynamic_fit, "fit_link_model", stop)
     model = DynamicEmbedding(random_state=0, n_iter=3, callbacks=[stop] if when == "first" else None)
     with pytest.warns(InterruptedFitWarning, match="kept"):
         model.fit(long_story())
-    np.testing.assert_array_equal(model.link_weights_, USUAL_WEIGHTS)
+    np.testing.assert_array_equal(model.link_weights_, DEFAULT_LINK_WEIGHTS)
     assert np.isfinite(model.link_probabilities()).all() and len(model.history_) >= 1
 
 
@@ -367,14 +358,14 @@ def test_a_part_of_a_large_map_is_enough_to_learn_links_from(monkeypatch: pytest
     taste = 6 * rng.dirichlet(np.full(4, 0.3), 40) @ rng.dirichlet(np.full(90, 0.2), 4)
     story = [(t, f"r{i}", f"c{j}", n) for t in range(5) for (i, j), n in np.ndenumerate(rng.poisson(5 * taste)) if n]
     whole = DynamicEmbedding(random_state=0, n_iter=2).fit(story)
-    monkeypatch.setattr(dynamic_foresight, "MOST_PAIRS", 900)
+    monkeypatch.setattr(dynamic_link_model, "MAX_PAIRS", 900)
     part = DynamicEmbedding(random_state=0, n_iter=2).fit(story)
     np.testing.assert_array_equal(part.filtered_means_, whole.filtered_means_)
     assert (part.link_weights_ != whole.link_weights_).any()
     np.testing.assert_allclose(part.link_weights_, whole.link_weights_, atol=0.6)
     ranks = [np.argsort(np.argsort(m.link_probabilities(), axis=None)) for m in (part, whole)]
     assert np.corrcoef(*ranks)[0, 1] > 0.97
-    rows, columns = dynamic_foresight.most_frequent(whole.events_.tables)
+    rows, columns = dynamic_link_model.most_frequent(whole.events_.tables)
     assert len(rows) * len(columns) <= 950
     total = whole.events_.tables[0] * 0 + sum(whole.events_.tables)
     assert total.sum(axis=1)[rows].min() >= np.delete(total.sum(axis=1), rows).max()
@@ -399,15 +390,15 @@ def test_the_drift_of_a_map_to_predict_is_one_that_was_tried() -> None:
     few = small_events()
     two = [e for e in few if e[0] < 1994]
     np.testing.assert_allclose(DynamicEmbedding(4, random_state=0).fit(two).drift_, [0.01, 0.001], rtol=1e-12)
-    # a step without events in between, and one after the last: neither is what is foreseen
+    # a step without events in between, and one after the last: neither is the held-out step
     more = few + [(t + 10, *rest) for t, *rest in few]
     times = [1990, 1991, 1994, 1997, 2000, 2001, 2004, 2005]
     model = DynamicEmbedding(4, random_state=0).fit(more, times=times)
-    assert model.drift_[0] in DRIFTS and len(model.history_) == 1
+    assert model.drift_[0] in CANDIDATE_DRIFTS and len(model.history_) == 1
     np.testing.assert_allclose(model.drift_[1], 0.1 * model.drift_[0], rtol=1e-12)
 
 
-def test_what_moves_on_is_foreseen_with_more_drift_than_what_stays() -> None:
+def test_moving_rows_are_predicted_with_more_drift_than_still_ones() -> None:
     """Rows that walk through a ring of columns, against rows that stay where they are."""
     found = []
     for speed in (0, 1):
@@ -439,7 +430,7 @@ def test_what_moves_on_is_foreseen_with_more_drift_than_what_stays() -> None:
 @pytest.mark.parametrize("covariance", ["full", "blocks"])
 def test_odd_tables_give_finite_maps(events: Any, covariance: str) -> None:
     model = DynamicEmbedding(random_state=0, n_iter=3, covariance=covariance).fit(events)
-    path = model._smoothed()
+    path = model._fitted.smoothed
     assert np.isfinite(path.means).all() and np.isfinite(path.covs).all()
     assert np.isfinite(model.link_probabilities()).all()
     data = model.map_data()
@@ -478,8 +469,6 @@ def test_steps_without_events_can_be_named() -> None:
         ({"tempering": 0}, "tempering"),
         ({"burstiness": -1}, "burstiness"),
         ({"covariance": "diagonal"}, "covariance"),
-        ({"observation": "jensen"}, "observation"),
-        ({"inference": "guess"}, "inference"),
         ({"purpose": "show"}, "purpose"),
         ({"n_jobs": 0}, "n_jobs"),
     ],
@@ -508,13 +497,13 @@ def test_bad_questions_are_answered_in_a_sentence() -> None:
         assert is_one_sentence(str(e.value))
 
 
-def test_large_sets_are_kept_in_blocks_with_a_reason(capsys: pytest.CaptureFixture[str]) -> None:
+def test_large_sets_are_kept_in_blocks_with_a_reason(caplog: pytest.LogCaptureFixture) -> None:
     rng = np.random.default_rng(0)
     pairs = rng.integers(0, 650, size=(1500, 2))
     events = [(int(t % 2), f"r{i}", f"c{j}", 1) for t, (i, j) in enumerate(pairs)]
     model = DynamicEmbedding(n_iter=1, verbose=True, random_state=0).fit(events)
     assert model.covariance_ == "blocks" and "more than 1200 coordinates" in model.covariance_reason_
-    assert "blocks" in capsys.readouterr().out
+    assert "covariance: blocks" in caplog.text
     assert DynamicEmbedding(n_iter=1, random_state=0).fit(small_events()).covariance_ == "full"
 
 
@@ -526,19 +515,13 @@ def test_distance_bands_are_those_of_samples() -> None:
     mean = np.array([[0.0, 0.0], [0.5, 0.2], [3.0, -1.0]])
     root = np.array([[0.4, 0.1], [0.0, 0.3]])
     cov = np.repeat((root @ root.T)[None], 3, axis=0)
-    line = distances(mean, cov)
+    line = distance_band(mean, cov)
     for t in range(3):
         drawn = np.sqrt(((mean[t] + rng.standard_normal((200_000, 2)) @ root.T) ** 2).sum(axis=1))
         low, high = np.quantile(drawn, [0.05, 0.95])
         np.testing.assert_allclose(
             [line.low[t], line.mean[t], line.high[t]], [low, drawn.mean(), high], rtol=0.05, atol=0.03
         )
-
-
-def test_discoveries_are_benjamini_and_hochbergs() -> None:
-    p = np.array([0.9, 0.001, 0.02, 0.03, 0.5])
-    assert discoveries(p, 0.05).tolist() == [False, True, True, True, False]
-    assert not discoveries(np.array([0.9, 0.8]), 0.05).any()
 
 
 def test_events_can_be_fitted_directly(tmp_path: Path) -> None:

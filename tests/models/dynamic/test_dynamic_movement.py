@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from undertow import DynamicEmbedding
-from undertow.models.dynamic import model as dynamic_embedding
+from undertow.models.dynamic import fit as dynamic_fit
 
 STILL_ROWS, ROWS = 3, 8
 
@@ -75,23 +75,22 @@ def test_one_row_a_step_cannot_show_movement() -> None:
 
 
 def test_the_most_frequent_stand_for_a_large_map(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dynamic_embedding, "FULL_UP_TO", 40)
+    monkeypatch.setattr(dynamic_fit, "MAX_FULL", 40)
     model = DynamicEmbedding(2, random_state=0, n_iter=3).fit(drifting_rows(0, T=5))
     assert model.covariance_ == "blocks"
     assert "most frequent entities" in model.movers().verdict
-    assert len(model._movement_map().names_) <= 20
+    assert len(model._movement_map().entities.names) <= 20
 
 
 def test_a_movement_map_is_made_once() -> None:
     model = DynamicEmbedding(2, random_state=0, n_iter=2).fit(drifting_rows(0, T=4, n_columns=10))
     assert model._movement_map() is model._movement_map()
-    assert not model._free_frequencies
 
 
 def test_frames_are_those_in_which_everything_moves_least() -> None:
     """No turn or shift of a whole frame brings it nearer to its neighbours, as the drift measures nearness."""
     model = DynamicEmbedding(2, random_state=0, n_iter=3, tol=1e-9).fit(drifting_rows(0, T=5))
-    x, drift = model.map_data().positions, model._noise().drift
+    x, drift = model.map_data().positions, model._fitted.noise.drift
     turn = x @ np.array([[0.0, 1.0], [-1.0, 0.0]])
     for common in [turn, *(np.broadcast_to(e, x.shape) for e in np.eye(2))]:
         for t in range(1, len(x) - 1):
@@ -114,8 +113,8 @@ def test_bands_of_what_counts_tell_hold_what_they_say() -> None:
             events += [(t, f"r{i:02}", f"w{j:02}", int(counts[i, j])) for i, j in zip(*counts.nonzero(), strict=True)]
             truth.append(x)
         model = DynamicEmbedding(2, random_state=0, n_iter=5).fit(events)._movement_map()
-        path = model._smoothed()
-        assert len(model.names_) == 24
+        path = model.smoothed
+        assert len(model.entities.names) == 24
         for t, means in enumerate(path.means):
             cov = path.covs[t].reshape(24, 2, 24, 2)
             for _ in range(100):

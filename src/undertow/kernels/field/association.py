@@ -1,11 +1,11 @@
 """The co-occurrence model of one time step with free frequencies: likelihood, score and information of positions.
 
-p(i, j) = a_i b_j e^{−|δ_ij|²} with a and b such that p has the table's row and column sums: their maximum-likelihood
-values, found anew for every set of positions. A change of frequencies alone then moves nobody. With the sums as
-frequencies instead, as in `cooccurrence_field`, a word that stays where it is has to move when the rows around it go,
-because its sum changes. Positions are known up to more than rotation: x_i·x_j between the kinds is all that is seen, so
-that a linear map of one kind can be undone by its inverse on the other. What the table does not tell, the information
-does not contain, and a table with one row or one column tells nothing.
+p(i, j) = a_i b_j e^{−|δ_ij|²} with a and b such that p has the row and column sums of the table: their
+maximum-likelihood values, recomputed for every set of positions. A change of frequencies alone then moves no entity.
+With the sums themselves as frequencies, as in `cooccurrence`, a word whose neighbors leave would have to move, because
+its sum changes. Positions are identified up to more than a rotation: only x_i·x_j between the two kinds matters, so a
+linear map of one kind is undone by its inverse on the other. Directions that the table does not determine have no
+information, and a table with one row or one column determines none.
 
 Everything here is a dense table of all pairs: for a few hundred entities.
 """
@@ -15,37 +15,35 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from undertow.kernels.types import F64
 
-MOST_ROUNDS = 2000  # of the balancing; a few dozen are usual
-BALANCED = 1e-9  # relative error of the sums
-LEAST_EXPONENT = -600.0  # pairs that are farther apart than any other count as this: e^{−d²} is no zero
+MAX_ROUNDS = 2000  # of balancing; a few dozen are typical
+BALANCE_TOL = 1e-9  # relative error of the sums
+MIN_EXPONENT = -600.0  # exponents are clipped here, so that e^{−d²} does not underflow to 0
 
 
-def balance(X: Array, Y: Array, p_rows: Array, p_columns: Array) -> tuple[Array, Array, Array]:
-    """log a, log b and p(i, j), whose sums are p_rows and p_columns, by turns of scaling rows and columns."""
+def balance(X: F64, Y: F64, p_rows: F64, p_columns: F64) -> tuple[F64, F64, F64]:
+    """log a, log b and p(i, j) with sums p_rows and p_columns, by alternately scaling rows and columns (Sinkhorn)."""
     exponent = -((X[:, None, :] - Y[None, :, :]) ** 2).sum(axis=2)
-    nearest = exponent.max(axis=1)  # a row far from everything would be 0
-    K = np.exp(np.maximum(exponent - nearest[:, None], LEAST_EXPONENT))
+    nearest = exponent.max(axis=1)  # subtracted, or a row far from every column would underflow to 0
+    K = np.exp(np.maximum(exponent - nearest[:, None], MIN_EXPONENT))
     b = p_columns
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         a = p_rows / (K @ b)
         sums = K.T @ a
-        done = float(np.abs(b * sums / p_columns - 1).max()) < BALANCED
+        done = float(np.abs(b * sums / p_columns - 1).max()) < BALANCE_TOL
         b = p_columns / sums
         if done:
             break
     return np.log(a) - nearest, np.log(b), a[:, None] * K * b
 
 
-def log_likelihood(
-    counts: Any, p_rows: Array, p_columns: Array, X: Array, Y: Array, *, beta: float
-) -> tuple[float, Array]:
+def log_likelihood(counts: Any, p_rows: F64, p_columns: F64, X: F64, Y: F64, *, beta: float) -> tuple[float, F64]:
     """The tempered log-likelihood and its score (a + w, d), rows first.
 
-    The frequencies are at their best values, so that the score needs no derivative of them."""
+    The frequencies are at their optimum, so the score does not involve their derivative.
+    """
     total = float(counts.sum())
     log_a, log_b, q = balance(X, Y, p_rows, p_columns)
     pulled = counts @ Y / total  # Σ_j p̄_ij x_j
@@ -55,9 +53,7 @@ def log_likelihood(
     return scale * float(p_rows @ log_a + p_columns @ log_b - stress), scale * score
 
 
-def information_blocks(
-    total: float, p_rows: Array, p_columns: Array, X: Array, Y: Array, *, beta: float = 1.0
-) -> Array:
+def information_blocks(total: float, p_rows: F64, p_columns: F64, X: F64, Y: F64, *, beta: float = 1.0) -> F64:
     """(a + w, d, d) blocks: 4βN times an entity's sum times the variance of its partners' positions."""
     q = balance(X, Y, p_rows, p_columns)[2]
     out = []
@@ -65,14 +61,12 @@ def information_blocks(
         first = p @ partners
         second = np.einsum("ij,jk,jl->ikl", p, partners, partners, optimize=True)
         out.append(second - first[:, :, None] * first[:, None, :] / mass[:, None, None])
-    blocks: Array = 4 * beta * total * np.concatenate(out)
+    blocks: F64 = 4 * beta * total * np.concatenate(out)
     return blocks
 
 
-def information_matrix(
-    total: float, p_rows: Array, p_columns: Array, X: Array, Y: Array, *, beta: float = 1.0
-) -> Array:
-    """((a + w) d, (a + w) d) Fisher matrix of the positions, less what the free frequencies take of it.
+def information_matrix(total: float, p_rows: F64, p_columns: F64, X: F64, Y: F64, *, beta: float = 1.0) -> F64:
+    """((a + w) d, (a + w) d) Fisher matrix of the positions, with the free frequencies profiled out (Schur complement).
 
     With v_ij = (e_i − e_j) ⊗ δ_ij and f_ij = (e_i, e_j): 4βN [Σ q vv' − Σ q vf' (Σ q ff')⁺ Σ q fv'].
     """
@@ -95,10 +89,10 @@ def information_matrix(
     ff[:a, a:], ff[a:, :a] = q, q.T
     ff[index, index] = np.concatenate((q.sum(axis=1), q.sum(axis=0)))
     flat_vf = vf.reshape(n * d, n)
-    # scaled by the frequencies, which may differ by many orders; its one null vector is e of rows minus e of columns
+    # scaled by the frequencies, which may differ by orders of magnitude; the null vector is 1 on rows and −1 on columns
     root = np.sqrt(np.diag(ff))
-    taken = (
+    profiled = (
         (flat_vf / root) @ np.linalg.pinv(ff / np.outer(root, root), rcond=1e-12, hermitian=True) @ (flat_vf / root).T
     )
-    out: Array = 4 * beta * total * (vv.reshape(n * d, n * d) - taken)
+    out: F64 = 4 * beta * total * (vv.reshape(n * d, n * d) - profiled)
     return (out + out.T) / 2

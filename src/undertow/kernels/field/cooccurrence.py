@@ -1,20 +1,19 @@
 """The co-occurrence model of one time step: likelihood, score and information of positions given a table of counts.
 
 p(i, j) = p̄_i p̄_j g_ij / Z with g_ij = e^{−|δ_ij|²}, δ_ij = x_i − x_j, for rows i and columns j; N counts,
-tempered by β. With q_ij = p(i, j), v_ij = (e_i − e_j) ⊗ δ_ij and L(·) the Laplacian of a weighted bipartite graph:
+tempered by β. With q_ij = p(i, j) and v_ij = (e_i − e_j) ⊗ δ_ij:
 
     log-likelihood   βN [Σ p̄_ij (log p̄_i + log p̄_j − |δ_ij|²) − log Z]
     score            −2βN Σ (p̄_ij − q_ij) v_ij
     Fisher           4βN [Σ q vv' − (Σ q v)(Σ q v)']                       positive semi-definite
-    Taylor           4βN Σ q vv' + 2βN L(p̄ − q) ⊗ I                        indefinite; −∇² plus a rank-one term
 
-A constant added to all |δ|² changes next to nothing, and rows and columns could part company at no cost, for ever.
-So the two kinds are held to one centre: −½βN |c|² with c = Σ p̄_i x_i − Σ p̄_j x_j is part of the log-likelihood
-here, its gradient of the score, and βN ww' ⊗ I, w = (p̄_i, −p̄_j), of both matrices.
+Adding a constant to all |δ|² hardly changes the likelihood, so rows and columns could drift apart without limit. A
+penalty −½βN |c|², c = Σ p̄_i x_i − Σ p̄_j x_j, keeps their centers together: it is part of the log-likelihood here, its
+gradient of the score, and βN ww' ⊗ I, w = (p̄_i, −p̄_j), of the Fisher matrix.
 
-Observed pairs stay sparse. The sums over all pairs run in tiles: one product for the exponents, NumPy's vectorised exp,
+Observed pairs stay sparse. The sums over all pairs run in tiles: one product for the exponents, NumPy's vectorized exp,
 two products for the sums of rows and columns. This is four times as fast as a compiled loop over pairs (scalar exp).
-Tiles are added in a fixed order, so the number of threads changes no bit.
+Tiles are added in a fixed order, so the result does not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -26,13 +25,11 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from undertow.kernels.field import association as association_field
+from undertow.kernels.field import association
+from undertow.kernels.types import F64, I64
 
-Array = NDArray[np.float64]
-
-TILE_ROWS, TILE_COLUMNS = 64, 1024  # half a megabyte: a tile stays in the cache between its three uses
+TILE_ROWS, TILE_COLUMNS = 64, 1024  # half a megabyte: a tile stays in the cache for its three uses
 SMALL = 1 << 20  # pairs below which threads cost more than they save: at 150 × 1000 two took three times as long
 
 
@@ -41,27 +38,27 @@ class Table(NamedTuple):
 
     counts: Any  # (a, w) CSR, float64
     transposed: Any  # (w, a) CSR, the same counts
-    rows: NDArray[np.int64]  # (a,) which entities the rows are
-    columns: NDArray[np.int64]  # (w,) which entities the columns are
+    rows: I64  # (a,) which entities the rows are
+    columns: I64  # (w,) which entities the columns are
     total: float  # N
-    p_rows: Array  # (a,) p̄_i
-    p_columns: Array  # (w,) p̄_j
-    free: bool = False  # frequencies are found with the positions, as in `association_field`, and p̄ are but the sums
+    p_rows: F64  # (a,) p̄_i
+    p_columns: F64  # (w,) p̄_j
+    free_frequencies: bool = False  # fitted with the positions, as in `association`; p̄ are only the sums
 
     @property
-    def present(self) -> NDArray[np.int64]:
+    def present(self) -> I64:
         return np.concatenate((self.rows, self.columns))
 
 
 class FieldSums(NamedTuple):
-    """Sums over all pairs of the unnormalised p̄_i p̄_j g_ij (1, x, xx'): for a row over its columns, and the reverse."""
+    """Sums over all pairs of the unnormalized p̄_i p̄_j g_ij (1, x, xx'): for a row over its columns, and the reverse."""
 
     Z: float
-    rows: Array  # (a, 1 + d + d²) mass, first and second moments of the columns' positions; (a, 1 + d) to first order
-    columns: Array  # (w, …) of the rows' positions
+    rows: F64  # (a, 1 + d + d²) mass, first and second moments of the columns' positions; (a, 1 + d) to first order
+    columns: F64  # (w, …) of the rows' positions
 
 
-def features(X: Array, order: int) -> Array:
+def features(X: F64, order: int) -> F64:
     """1, x and, to second order, xx' of each position, side by side."""
     parts = [np.ones((len(X), 1)), X]
     if order == 2:
@@ -69,7 +66,7 @@ def features(X: Array, order: int) -> Array:
     return np.ascontiguousarray(np.concatenate(parts, axis=1))
 
 
-def field_sums(X: Array, Y: Array, p_rows: Array, p_columns: Array, order: int = 1, n_threads: int = 1) -> FieldSums:
+def field_sums(X: F64, Y: F64, p_rows: F64, p_columns: F64, order: int = 1, n_threads: int = 1) -> FieldSums:
     """Equivalent to `K = np.outer(p_rows, p_columns) * np.exp(-cdist(X, Y)**2)`, `K @ features(Y)`, `K.T @
     features(X)`.
     """
@@ -79,7 +76,7 @@ def field_sums(X: Array, Y: Array, p_rows: Array, p_columns: Array, order: int =
     right = np.column_stack((Y, np.ones(len(Y)), h_columns))
     of_rows, of_columns = features(X, order), features(Y, order)
 
-    def strip(start: int) -> tuple[Array, Array]:
+    def strip(start: int) -> tuple[F64, F64]:
         stop = start + TILE_ROWS
         rows = np.zeros((len(left[start:stop]), of_columns.shape[1]))
         columns = np.empty((len(Y), of_rows.shape[1]))
@@ -99,7 +96,7 @@ def field_sums(X: Array, Y: Array, p_rows: Array, p_columns: Array, order: int =
 
 
 def _in_order(function: Any, items: range, n_threads: int) -> Iterator[Any]:
-    """Results in the order of the items, from a few threads, with few results waiting."""
+    """Results in the order of the items, computed by threads, at most 2 n_threads results in memory."""
     if n_threads == 1:
         yield from map(function, items)
         return
@@ -110,19 +107,17 @@ def _in_order(function: Any, items: range, n_threads: int) -> Iterator[Any]:
 
 @cache
 def _pool(n_threads: int, process: int) -> ThreadPoolExecutor:
-    """Threads that wait for work: to start them for each sum took a fifth of its time. A forked process has none."""
+    """A pool kept between calls (starting threads took a fifth of the time), one per process: forks copy no threads."""
     return ThreadPoolExecutor(n_threads)
 
 
 # --- likelihood and score -------------------------------------------------------------------------------
 
 
-def log_likelihood(
-    table: Table, X: Array, Y: Array, *, beta: float = 1.0, centring: float = 1.0, n_threads: int = 1
-) -> tuple[float, Array]:
-    """The tempered log-likelihood and its score (a + w, d), rows first; `centring` weighs the pull to one centre."""
-    if table.free:
-        return association_field.log_likelihood(table.counts, table.p_rows, table.p_columns, X, Y, beta=beta)
+def log_likelihood(table: Table, X: F64, Y: F64, *, beta: float = 1.0, n_threads: int = 1) -> tuple[float, F64]:
+    """The tempered log-likelihood and its score (a + w, d), rows first, both with the centering penalty."""
+    if table.free_frequencies:
+        return association.log_likelihood(table.counts, table.p_rows, table.p_columns, X, Y, beta=beta)
     sums = field_sums(X, Y, table.p_rows, table.p_columns, 1, n_threads)
     pulled = table.counts @ Y / table.total  # Σ_j p̄_ij x_j
     stress = table.p_rows @ (X**2).sum(axis=1) + table.p_columns @ (Y**2).sum(axis=1) - 2 * float((pulled * X).sum())
@@ -136,14 +131,14 @@ def log_likelihood(
         - (sums.columns[:, :1] * Y - sums.columns[:, 1:]) / sums.Z
     )
     scale = beta * table.total
-    centre = table.p_rows @ X - table.p_columns @ Y
-    value = scale * (base_rate(table) - float(stress) - np.log(sums.Z) - 0.5 * centring * float(centre @ centre))
+    offset = table.p_rows @ X - table.p_columns @ Y  # between the centers of rows and columns
+    value = scale * (base_rate(table) - float(stress) - np.log(sums.Z) - 0.5 * float(offset @ offset))
     weights = np.concatenate((table.p_rows, -table.p_columns))
-    return float(value), -scale * (2 * np.concatenate((rows, columns)) + centring * np.outer(weights, centre))
+    return float(value), -scale * (2 * np.concatenate((rows, columns)) + np.outer(weights, offset))
 
 
 def base_rate(table: Table) -> float:
-    """Σ p̄_ij (log p̄_i + log p̄_j): what the likelihood owes to the marginals alone."""
+    """Σ p̄_ij (log p̄_i + log p̄_j): the part of the log-likelihood due to the marginals alone."""
     return float(table.p_rows @ np.log(table.p_rows) + table.p_columns @ np.log(table.p_columns))
 
 
@@ -151,12 +146,12 @@ def base_rate(table: Table) -> float:
 
 
 class _Spread(NamedTuple):
-    mass: Array  # (n,) Σ q over the partners
-    first: Array  # (n, d) Σ q δ, δ from the partner to the entity
-    second: Array  # (n, d, d) Σ q δδ'
+    mass: F64  # (n,) Σ q over the partners
+    first: F64  # (n, d) Σ q δ, δ from the partner to the entity
+    second: F64  # (n, d, d) Σ q δδ'
 
 
-def _spread(sums: Array, X: Array, Z: float) -> _Spread:
+def _spread(sums: F64, X: F64, Z: float) -> _Spread:
     d = X.shape[1]
     mass, first, second = sums[:, 0] / Z, sums[:, 1 : 1 + d] / Z, sums[:, 1 + d :].reshape(-1, d, d) / Z
     cross = X[:, :, None] * first[:, None, :]
@@ -164,41 +159,36 @@ def _spread(sums: Array, X: Array, Z: float) -> _Spread:
     return _Spread(mass, mass[:, None] * X - first, square)
 
 
-def information_blocks(
-    table: Table, X: Array, Y: Array, *, form: str = "fisher", beta: float = 1.0, n_threads: int = 1
-) -> Array:
-    """(a + w, d, d) diagonal blocks of the Fisher matrix, or of the Taylor matrix with negative eigenvalues at 0."""
-    if table.free:
-        blocks = association_field.information_blocks(table.total, table.p_rows, table.p_columns, X, Y, beta=beta)
+def information_blocks(table: Table, X: F64, Y: F64, *, beta: float = 1.0, n_threads: int = 1) -> F64:
+    """(a + w, d, d) diagonal blocks of the Fisher matrix."""
+    if table.free_frequencies:
+        blocks = association.information_blocks(table.total, table.p_rows, table.p_columns, X, Y, beta=beta)
         return clip_eigenvalues(blocks)
     sums = field_sums(X, Y, table.p_rows, table.p_columns, 2, n_threads)
     parts = []
     for part, P, p in ((sums.rows, X, table.p_rows), (sums.columns, Y, table.p_columns)):
         spread = _spread(part, P, sums.Z)
         block = 4 * spread.second
-        if form == "fisher":
-            block -= 4 * spread.first[:, :, None] * spread.first[:, None, :]
-        else:
-            block += 2 * (p - spread.mass)[:, None, None] * np.eye(P.shape[1])
+        block -= 4 * spread.first[:, :, None] * spread.first[:, None, :]
         block += (p**2)[:, None, None] * np.eye(P.shape[1])
         parts.append(block)
     return clip_eigenvalues(beta * table.total * np.concatenate(parts))
 
 
-def clip_eigenvalues(matrices: Array) -> Array:
-    """The nearest positive semi-definite matrices: eigenvalues that rounding or the expansion made negative are 0."""
+def clip_eigenvalues(matrices: F64) -> F64:
+    """The nearest positive semi-definite matrices: eigenvalues made negative by rounding are set to 0."""
     values, vectors = np.linalg.eigh((matrices + np.swapaxes(matrices, -1, -2)) / 2)
-    clipped: Array = (vectors * np.maximum(values, 0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+    clipped: F64 = (vectors * np.maximum(values, 0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
     return (clipped + np.swapaxes(clipped, -1, -2)) / 2
 
 
 # --- information, the whole matrix ----------------------------------------------------------------------
 
 
-def information_matrix(table: Table, X: Array, Y: Array, *, form: str = "fisher", beta: float = 1.0) -> Array:
-    """((a + w) d, (a + w) d) Fisher matrix, or the Taylor matrix unclipped; an entity's coordinates are neighbours."""
-    if table.free:
-        return association_field.information_matrix(table.total, table.p_rows, table.p_columns, X, Y, beta=beta)
+def information_matrix(table: Table, X: F64, Y: F64, *, beta: float = 1.0) -> F64:
+    """((a + w) d, (a + w) d) Fisher matrix; the coordinates of an entity are adjacent."""
+    if table.free_frequencies:
+        return association.information_matrix(table.total, table.p_rows, table.p_columns, X, Y, beta=beta)
     (a, d), w = X.shape, len(Y)
     n = a + w
     delta = X[:, None, :] - Y[None, :, :]
@@ -214,16 +204,8 @@ def information_matrix(table: Table, X: Array, Y: Array, *, form: str = "fisher"
     out[index, :, index, :] = np.concatenate((between.sum(axis=2), between.sum(axis=0).transpose(1, 0, 2)))
     out *= 4
     flat = out.reshape(n * d, n * d)
-    if form == "fisher":
-        u = np.concatenate((qd.sum(axis=1), -qd.sum(axis=0))).ravel()
-        flat -= 4 * np.outer(u, u)
-    else:
-        excess = np.zeros((n, n))
-        excess[:a, a:] = table.counts.toarray() / table.total - q
-        excess += excess.T
-        laplacian = np.diag(excess.sum(axis=1)) - excess
-        for k in range(d):
-            flat[k::d, k::d] += 2 * laplacian
+    u = np.concatenate((qd.sum(axis=1), -qd.sum(axis=0))).ravel()
+    flat -= 4 * np.outer(u, u)
     weights = np.concatenate((table.p_rows, -table.p_columns))
     for k in range(d):
         flat[k::d, k::d] += np.outer(weights, weights)

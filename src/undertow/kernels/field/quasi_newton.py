@@ -1,4 +1,4 @@
-"""Maximise a smooth function from a start: quasi-Newton steps in a metric of the caller's, each line-searched."""
+"""Maximize a smooth function: L-BFGS preconditioned by the caller's approximate Hessian, with line search."""
 
 from __future__ import annotations
 
@@ -6,42 +6,41 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from undertow.kernels.types import F64
 
-MEMORY = 10  # pairs of steps and gradient differences that correct the metric
-ENOUGH = 1e-4  # share of the promised gain that a step must bring (Armijo)
-SHORTEST = 1e-9  # of a step; below it rounding has the last word
+MEMORY = 10  # pairs of steps and gradient differences kept
+ARMIJO = 1e-4  # share of the predicted gain that a step must achieve
+MIN_STEP = 1e-9  # step length below which rounding errors dominate
 
 
 class Maximum(NamedTuple):
-    x: Array
+    x: F64
     value: float
     n_steps: int
     converged: bool
 
 
-def maximise(
-    function: Callable[[Array], tuple[float, Array]],
-    start: Array,
-    solver: Callable[[Array], Callable[[Array], Array]],
+def maximize(
+    function: Callable[[F64], tuple[float, F64]],
+    start: F64,
+    solver: Callable[[F64], Callable[[F64], F64]],
     *,
     tol: float,
     n_rounds: int = 8,
     n_steps: int = 15,
 ) -> Maximum:
-    """L-BFGS whose first metric is `solver(x)`, renewed every `n_steps` steps; never below the start.
+    """L-BFGS whose initial metric is `solver(x)`, recomputed every `n_steps` steps; the value never falls.
 
-    `function` gives value and gradient, −inf where it is not defined; `solver(x)` a function v ↦ M⁻¹v with M near the
-    negative Hessian at x. It ends when a full step promises a gain below `tol`.
+    `function` returns value and gradient (−inf where it is undefined); `solver(x)` returns v ↦ M⁻¹v with M close to the
+    negative Hessian at x. Stops when the predicted gain of a full step is below `tol`.
     """
     x = start
     value, gradient = function(x)
     taken = 0
     for _ in range(n_rounds):
         solve = solver(x)
-        pairs: list[tuple[Array, Array, float]] = []
+        pairs: list[tuple[F64, F64, float]] = []
         for _ in range(n_steps):
             step = _direction(gradient, solve, pairs)
             slope = float((gradient * step).sum())
@@ -60,8 +59,8 @@ def maximise(
     return Maximum(x, value, taken, False)
 
 
-def _direction(gradient: Array, solve: Callable[[Array], Array], pairs: list[tuple[Array, Array, float]]) -> Array:
-    """The two-loop recursion: M⁻¹ times the gradient, corrected by what the last steps taught."""
+def _direction(gradient: F64, solve: Callable[[F64], F64], pairs: list[tuple[F64, F64, float]]) -> F64:
+    """The two-loop recursion: M⁻¹ times the gradient, corrected by the stored pairs."""
     q = gradient.copy()
     weights = []
     for s, y, rho in reversed(pairs):
@@ -75,14 +74,14 @@ def _direction(gradient: Array, solve: Callable[[Array], Array], pairs: list[tup
 
 
 def _search(
-    function: Callable[[Array], tuple[float, Array]], x: Array, value: float, step: Array, slope: float
-) -> tuple[Array, float, Array] | None:
-    """The first of step, ½ step, ¼ step… that gains enough."""
+    function: Callable[[F64], tuple[float, F64]], x: F64, value: float, step: F64, slope: float
+) -> tuple[F64, float, F64] | None:
+    """Backtracking: the first of step, ½ step, ¼ step… that satisfies the Armijo condition."""
     length = 1.0
-    while length > SHORTEST:
+    while length > MIN_STEP:
         x_next = x + length * step
         value_next, gradient_next = function(x_next)
-        if value_next >= value + ENOUGH * length * slope:
+        if value_next >= value + ARMIJO * length * slope:
             return x_next, value_next, gradient_next
         length /= 2
     return None

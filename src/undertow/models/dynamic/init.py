@@ -1,8 +1,8 @@
-"""Where a moving map begins: what counts are worth, and a static map of all of them.
+"""Starting points of a moving map: a static map of the pooled counts, initial paths, and the dispersion of counts.
 
-The search for positions has traps: with all entities in one place the score is 0, and far from everything e^{−d²}
-is. So the prior mean of the first step is not 0 but a static map of the pooled counts, and that one begins at a
-correspondence analysis, which is linear and has no traps.
+The log posterior has poor stationary points: the score is 0 with all entities in one place, and e^{−d²} vanishes far
+from everything. So the prior mean of the first step is not 0 but a static map of the pooled counts, and that one starts
+at a correspondence analysis, which is linear and has no local optima.
 """
 
 from __future__ import annotations
@@ -16,71 +16,47 @@ import scipy.sparse.linalg
 from undertow.errors import InputError
 from undertow.kernels.field.association import balance
 from undertow.kernels.field.cooccurrence import Table, field_sums
-from undertow.models.dynamic.filter import Array, Belief, Settings, condition, update_variance
+from undertow.kernels.types import F64
+from undertow.models.dynamic.filter import Belief, Settings, condition, update_variance
+from undertow.models.dynamic.tables import make_table
 
-BURSTINESS = 10.0  # to predict: a second mention is worth a third of the first; best on NIPS up to 1993
 TEMPERING, PREDICT_VARIANCE = 0.1, 0.5  # to predict: β and τ², chosen together on ACL and on NIPS up to 1990
-DENSE = 400  # rows or columns up to which the decomposition is done in full
-JITTER = 0.01  # of the start, so that coordinates without any signal are not stuck in a symmetric place
-WIDTH = 0.5  # root mean square of the first coordinates
-LEAST_WIDTH = 0.3  # τ of a map, where pooled counts show nothing: what moves may still be somewhere
-ROUNDS = 6  # of the static fit, each with a better prior variance
-
-
-def make_table(counts: Any, n_rows: int) -> Table | None:
-    """A table of the entities that are there; columns are numbered after the n_rows rows. None without counts."""
-    rows, columns = (np.flatnonzero(counts.sum(axis=axis) > 0) for axis in (1, 0))
-    if not len(rows):
-        return None
-    small = sp.csr_array(counts[rows][:, columns], dtype=np.float64)
-    total = float(small.sum())
-    p_rows, p_columns = (np.asarray(small.sum(axis=axis), dtype=np.float64) / total for axis in (1, 0))
-    return Table(small, sp.csr_array(small.T), rows, columns + n_rows, total, p_rows, p_columns)
-
-
-# --- what a count is worth ------------------------------------------------------------------------------
-
-
-def damp(counts: Any, burstiness: float) -> Any:
-    """log(1 + k c)/log(1 + k): what c repetitions are worth beside one, when a count varies by μ + kμ²; k = 0 is c."""
-    if burstiness == 0:
-        return counts
-    out = counts.copy()
-    out.data = np.log1p(burstiness * out.data) / np.log1p(burstiness)
-    return out
+MAX_DENSE = 400  # rows or columns up to which the singular value decomposition is dense
+JITTER = 0.01  # added to the start, so that coordinates without signal do not stay at a symmetric point
+INITIAL_RMS = 0.5  # root mean square of the initial coordinates
+MIN_WIDTH = 0.3  # lower bound of τ: pooled counts may show nothing although entities move
+ROUNDS = 6  # of the static fit, each with an updated prior variance
+MIN_NORMALIZER = 1e-100  # lower bound of Z, the probability that a pair meets: its square must not underflow
 
 
 class Dispersion(NamedTuple):
-    """Sums over all pairs of all steps, of counts c and their expectations μ; additive."""
+    """Additive sums over all pairs of all steps, of counts c and their expectations μ."""
 
     squares: float  # Σ (c − μ)²
     mu: float  # Σ μ
 
     @property
     def pearson(self) -> float:
-        """(c − μ)²/μ, averaged with weights μ: rare pairs, whose μ may be anything, cannot take it over."""
+        """Pearson's (c − μ)²/μ averaged with weights μ, so that pairs with tiny μ do not dominate."""
         return self.squares / self.mu
 
 
-LEAST_MEETING = 1e-100  # Z, the chance that any pair meets: its square must still be a number
-
-
-def dispersion(tables: list[Table | None], means: Array) -> Dispersion:
-    """How far counts are from what positions (T, n, d) expect, without a table of all pairs."""
+def dispersion(tables: list[Table | None], means: F64) -> Dispersion:
+    """Squared deviations of the counts from their expectations at positions (T, n, d), without a table of all pairs."""
     total = Dispersion(0.0, 0.0)
     for table, x in zip(tables, means, strict=True):
         if table is None:
             continue
         X, Y = x[table.rows], x[table.columns]
-        if table.free:
+        if table.free_frequencies:
             mu_free = table.total * balance(X, Y, table.p_rows, table.p_columns)[2]
             squares_free = float(((table.counts.toarray() - mu_free) ** 2).sum())
             total = Dispersion(total.squares + squares_free, total.mu + table.total)
             continue
         Z = field_sums(X, Y, table.p_rows, table.p_columns).Z
-        if not Z > LEAST_MEETING:
+        if not Z > MIN_NORMALIZER:
             raise InputError(
-                "DynamicEmbedding: the entities fly so far apart that no two would ever meet: give a smaller drift, or "
+                "DynamicEmbedding: the positions diverged so far that no pair can meet: give a smaller drift, or "
                 "drift=None."
             )
         # Σ (p̄_i p̄_j g)² is the same sum with p̄² and distances stretched by √2
@@ -98,7 +74,7 @@ def dispersion(tables: list[Table | None], means: Array) -> Dispersion:
 # --- a static map ---------------------------------------------------------------------------------------
 
 
-def correspondence(table: Table, n: int, d: int, rng: np.random.Generator) -> Array:
+def correspondence_analysis(table: Table, n: int, d: int, rng: np.random.Generator) -> F64:
     """(n, d) positions from the leading singular vectors of (p̄_ij − p̄_i p̄_j)/√(p̄_i p̄_j); absent entities near 0."""
     r, c = np.sqrt(table.p_rows), np.sqrt(table.p_columns)
     scaled = sp.csr_array(sp.diags_array(1 / r) @ (table.counts / table.total) @ sp.diags_array(1 / c))
@@ -106,20 +82,19 @@ def correspondence(table: Table, n: int, d: int, rng: np.random.Generator) -> Ar
     out = np.zeros((n, d))
     if k > 0:
         u, s, vt = _leading(scaled, r, c, k, rng)
-        sign = np.where(
-            np.abs(u).max(axis=0) == u.max(axis=0), 1.0, -1.0
-        )  # of a singular pair; fixed for repeatability
+        # the sign of a singular pair is arbitrary: fix it for repeatability
+        sign = np.where(np.abs(u).max(axis=0) == u.max(axis=0), 1.0, -1.0)
         out[table.rows, :k] = sign * u * np.sqrt(s) / r[:, None]
         out[table.columns, :k] = sign * vt.T * np.sqrt(s) / c[:, None]
-    # rare entities lie far out; what matters is the direction
+    # rare entities lie far out: keep their direction and bound their length
     length = np.sqrt((out**2).sum(axis=1, keepdims=True))
     typical = np.sqrt((out**2).sum() / max(int((length > 0).sum()), 1)) or 1.0
-    out *= WIDTH / typical / np.maximum(1.0, length / typical)
+    out *= INITIAL_RMS / typical / np.maximum(1.0, length / typical)
     return out + JITTER * rng.standard_normal((n, d))
 
 
-def _leading(scaled: Any, r: Array, c: Array, k: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
-    if min(scaled.shape) <= DENSE:
+def _leading(scaled: Any, r: F64, c: F64, k: int, rng: np.random.Generator) -> tuple[F64, F64, F64]:
+    if min(scaled.shape) <= MAX_DENSE:
         u, s, vt = np.linalg.svd(scaled.toarray() - np.outer(r, c), full_matrices=False)
         return u[:, :k], s[:k], vt[:k]
     operator = scipy.sparse.linalg.LinearOperator(
@@ -134,13 +109,13 @@ def _leading(scaled: Any, r: Array, c: Array, k: int, rng: np.random.Generator) 
     return u[:, order], s[order], vt[order]
 
 
-def static_map(table: Table, start: Array, settings: Settings, variance: float | None = None) -> tuple[Belief, float]:
-    """Positions that explain one table, under x ~ N(0, τ²I), τ² = `variance` or learned; belief in blocks, and τ².
+def static_map(table: Table, start: F64, settings: Settings, variance: float | None = None) -> tuple[Belief, float]:
+    """The block-form belief about positions given one table under x ~ N(0, τ²I), and τ²: `variance`, or learned.
 
-    The τ² of the evidence is one for maps that fit: with many dimensions and few counts an entity it shrinks, and
-    all places with it, until the map says nothing.
+    The evidence suits maps with many counts per entity: with many dimensions and few counts it shrinks τ², and all
+    positions with it, until the map says nothing.
     """
-    settings = settings._replace(covariance="blocks", observation="fisher")
+    settings = settings._replace(covariance="blocks")
     n, d = start.shape
     tau2 = variance or float((start**2).mean()) or 1.0
     x = start
@@ -154,20 +129,20 @@ def static_map(table: Table, start: Array, settings: Settings, variance: float |
         tau2 = update_variance(
             tau2, (x[there] ** 2).sum(axis=1), np.trace(belief.cov[there], axis1=1, axis2=2), np.ones(len(there)), d
         )
-    return belief, max(tau2, LEAST_WIDTH**2)
+    return belief, max(tau2, MIN_WIDTH**2)
 
 
-def first_paths(
+def initial_paths(
     counts: list[Any],
     n_rows: int,
-    static: Array,
+    static: F64,
     settings: Settings,
     rng: np.random.Generator,
     variance: float | None = None,
-) -> list[Array]:
-    """Where the search for a path may begin: at rest on the static map, and with a change of maps half-way.
+) -> list[F64]:
+    """Initial paths: the static map at every step, and a map of each half of the steps, rotated onto each other.
 
-    What turns round half-way is nowhere on a static map, and a path that begins there finds no way off.
+    Entities that change sides half-way are in the middle of a static map, and a search from there does not move them.
     """
     T = len(counts)
     out = [np.repeat(static[None], T, axis=0)]
@@ -176,7 +151,7 @@ def first_paths(
         table = make_table(sum(part), n_rows) if part else None
         if table is None:
             return out
-        start = correspondence(table, static.shape[0], static.shape[1], rng)
+        start = correspondence_analysis(table, static.shape[0], static.shape[1], rng)
         halves.append(static_map(table, start, settings, variance)[0].mean)
     first, second = halves
     u, _, vt = np.linalg.svd(second.T @ first)

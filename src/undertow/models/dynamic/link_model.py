@@ -1,8 +1,9 @@
-"""What the steps before the last one know of it: how much a map to predict drifts, and what links are told by.
+"""Choose the drift and the link weights by predicting the last training step.
 
-The evidence of tempered counts is against all movement, also where prediction is not. So the drift is the one with
-which the steps before the last one find the links of the last one most probable, and the weights of popularity,
-nearness and memory are those that do so. Only steps that the map is fitted to are looked at.
+The evidence of tempered counts favors no movement, even where movement predicts better. So for a map to predict with,
+the drift is the candidate with which the steps before the last one give the links of the last step the highest
+likelihood; the weights of popularity, nearness and past meetings maximize the same likelihood. Only training steps are
+used.
 """
 
 from __future__ import annotations
@@ -14,139 +15,149 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from undertow.models.dynamic.filter import Array, Belief, Settings, predict
-from undertow.models.dynamic.learning import Problem, infer, make_noise
-from undertow.models.dynamic.links import Outlook, expected_squares
+from undertow.kernels.types import F64, I64
+from undertow.models.dynamic.filter import Belief, Settings, make_noise, predict
+from undertow.models.dynamic.links import Activity, expected_squares
+from undertow.models.dynamic.path import PathProblem, infer_path
 
-DRIFTS = (0.003, 0.01, 0.03, 0.1)  # σ² of rows that are tried
-COLUMNS = 0.1  # of it, for columns: words stay, authors go
-USUAL = 0.01  # where there are too few steps to tell
-LEAST_STEPS = 3
-MOST_PAIRS = 1 << 18  # of the most frequent entities: a map of these is enough to learn seven numbers from
-# a, b, c, r: of pairs that never met, of pairs that did; about what is learned from ACL and NIPS up to 1990
-USUAL_WEIGHTS = ((0.0, 0.8, 0.4, 0.0), (-0.5, 0.8, 0.3, 0.7))
-BELIEF = 300.0  # in b = c = 1 and r = ½, in units of information; the constant a is free
-MOST_ROUNDS = 100
+CANDIDATE_DRIFTS = (0.003, 0.01, 0.03, 0.1)  # σ² of rows
+COLUMN_DRIFT_RATIO = 0.1  # σ² of columns relative to that of rows: words move less than authors
+DEFAULT_DRIFT = 0.01  # where there are too few steps to choose
+MIN_STEPS = 3
+MAX_PAIRS = 1 << 18  # of the most frequent entities: a map of these suffices to learn seven weights
+# a, b, c, r of pairs that never met and of pairs that did; about what is learned from ACL and NIPS up to 1990
+DEFAULT_LINK_WEIGHTS = ((0.0, 0.8, 0.4, 0.0), (-0.5, 0.8, 0.3, 0.7))
+PRIOR_MEAN = (1.0, 1.0, 0.5)  # of b, c, r; the constant a is nearly free
+PRIOR_PRECISION = 300.0
+MAX_ITER = 100
 
 
-class Foresight(NamedTuple):
+class LinkModel(NamedTuple):
+    """The drift and link weights that predict the last training step best."""
+
     drift: tuple[float, float]  # σ² of rows and of columns
-    weights: Array  # (2, 4), as `log_rates` takes them
+    weights: F64  # (2, 4), as `links.log_rates` takes them
 
 
 def last_step(tables: Sequence[Any]) -> int | None:
-    """The last step with events, if there are enough before it to learn from."""
-    there = [t for t, table in enumerate(tables) if table.nnz]
-    return there[-1] if len(there) >= LEAST_STEPS else None
+    """The last step with events, or None if fewer than MIN_STEPS steps have events."""
+    steps = [t for t, table in enumerate(tables) if table.nnz]
+    return steps[-1] if len(steps) >= MIN_STEPS else None
 
 
-def most_frequent(tables: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows and columns with the most counts, as large a share of each, so many that there are MOST_PAIRS pairs."""
+def most_frequent(tables: Sequence[Any]) -> tuple[I64, I64]:
+    """The most frequent rows and columns, the same share of each, so that they form about MAX_PAIRS pairs."""
     pooled = sum(tables)
-    share = min(1.0, np.sqrt(MOST_PAIRS / (pooled.shape[0] * pooled.shape[1])))
+    share = min(1.0, np.sqrt(MAX_PAIRS / (pooled.shape[0] * pooled.shape[1])))
     counts = pooled.sum(axis=1), pooled.sum(axis=0)
     rows, columns = (np.sort(np.argsort(-c, kind="stable")[: max(1, round(share * len(c)))]) for c in counts)
     return rows, columns
 
 
-def usual(drifts: Sequence[tuple[float, float]]) -> Foresight:
-    """Where there is nothing to learn from."""
-    drift = drifts[0] if len(drifts) == 1 else (USUAL, COLUMNS * USUAL)
-    return Foresight(drift, np.array(USUAL_WEIGHTS))
+def default_link_model(drifts: Sequence[tuple[float, float]]) -> LinkModel:
+    """The link model where there are too few steps to learn one; a single candidate drift is kept."""
+    drift = drifts[0] if len(drifts) == 1 else (DEFAULT_DRIFT, COLUMN_DRIFT_RATIO * DEFAULT_DRIFT)
+    return LinkModel(drift, np.array(DEFAULT_LINK_WEIGHTS))
 
 
-def foresee(
-    before: Problem,
-    links: Links,
+def fit_link_model(
+    before: PathProblem,
+    links: HeldOutLinks,
     gap: float,
     settings: Settings,
     drifts: Sequence[tuple[float, float]],
-    widen: float = 1.0,
-) -> Foresight:
-    """The best of the drifts, and its weights.
+    scale: float = 1.0,
+) -> LinkModel:
+    """The candidate drift, with its weights, under which the held-out links are most probable.
 
-    `before` has the steps before the one with the links, of which it is `gap` away; variances are `widen` times those
-    of the drift.
+    `before` has the steps before the held-out one, which is `gap` later; variances are multiplied by `scale`.
     """
     settings = settings._replace(covariance="blocks")
     n, n_rows = len(before.anchor), before.n_rows
     chosen = np.concatenate((links.rows, links.columns + n_rows))
-    best, starts = -np.inf, None
-    found = usual(drifts)
+    best, mode = -np.inf, None
+    found = default_link_model(drifts)
     for drift in drifts:
-        noise = make_noise(drift, before.start, n_rows, n)
-        path, starts = infer(before, noise, settings, starts)
-        wide = make_noise((widen * drift[0], widen * drift[1]), before.start, n_rows, n)
-        belief = predict(Belief(path.means[-1], widen * path.covs[-1]), gap, wide, settings)
+        noise = make_noise(drift, before.initial_variance, n_rows, n)
+        path, mode = infer_path(before, noise, settings, mode)
+        scaled = make_noise((scale * drift[0], scale * drift[1]), before.initial_variance, n_rows, n)
+        belief = predict(Belief(path.means[-1], scale * path.covs[-1]), gap, scaled, settings.form)
         squares = expected_squares(Belief(belief.mean[chosen], belief.cov[chosen]), "blocks", len(links.rows))
-        weights, value = links.weights(squares)
+        weights, value = fit_link_weights(links, squares)
         if value > best:
-            best, found = value, Foresight(drift, weights)
+            best, found = value, LinkModel(drift, weights)
     return found
 
 
-class Links(NamedTuple):
-    """Which pairs met at a step, of rows that were there then and before, and of columns that were there before."""
+class HeldOutLinks(NamedTuple):
+    """Which pairs met at a held-out step: rows present then and before, columns present before."""
 
-    rows: NDArray[np.int64]  # among those asked for
-    columns: NDArray[np.int64]
+    rows: I64  # indices into the selected rows
+    columns: I64  # and into the selected columns
     meets: NDArray[np.bool_]  # (rows, columns)
-    many: Array  # (rows,) how many of all columns they met
-    popular: Array  # (columns,) log q̂
-    met: Array  # (rows, columns) m
-
-    @classmethod
-    def of(cls, outlook: Outlook, table: Any, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Links:
-        """Of some rows and columns, the last table's links; the outlook is that of the tables before it."""
-        many = np.diff(sp.csr_array(table).indptr).astype(np.float64)
-        i = np.flatnonzero(((many > 0) & (outlook.met.sum(axis=1) > 0))[rows])
-        j = np.flatnonzero((outlook.met.sum(axis=0) > 0)[columns])
-        r, c = rows[i], columns[j]
-        met = outlook.met[r][:, c].toarray()
-        return cls(i, j, table[r][:, c].toarray() > 0, many[r], outlook.popular[c], met)
-
-    def weights(self, squares: Array) -> tuple[Array, float]:
-        """(2, 4) a, b, c, r of pairs that had not met and of those that had, and the log-likelihood of who meets."""
-        shape = self.meets.shape
-        popular, many = np.broadcast_to(self.popular, shape), np.broadcast_to(np.log(self.many)[:, None], shape)
-        out, total = np.array(USUAL_WEIGHTS), 0.0
-        for kind, among in enumerate((self.met == 0, self.met > 0)):
-            told = [popular[among], -squares[among]] + ([np.log1p(self.met[among])] if kind else [])
-            if not len(told[0]):
-                continue
-            prior = np.array([1.0, 1.0, 0.5])[: len(told)]
-            found, value = learn_meetings(np.stack(told, axis=1), self.meets[among], many[among], prior, BELIEF)
-            out[kind, : len(found)] = found
-            total += value
-        return out, total
+    degree: F64  # (rows,) how many of all columns they met
+    log_popularity: F64  # (columns,) log q̂
+    met: F64  # (rows, columns) m
 
 
-def learn_meetings(
-    X: Array, meets: NDArray[np.bool_], offset: Array, prior: Array, belief: float
-) -> tuple[Array, float]:
-    """a and w for log λ = offset + a + Xw with P(meets) = 1 − e^{−λ}, and the log-likelihood.
+def held_out_links(activity: Activity, table: Any, rows: I64, columns: I64) -> HeldOutLinks:
+    """The links of a table among some rows and columns; `activity` is the forecast from the tables before it."""
+    degree = np.diff(sp.csr_array(table).indptr).astype(np.float64)
+    i = np.flatnonzero(((degree > 0) & (activity.met.sum(axis=1) > 0))[rows])
+    j = np.flatnonzero((activity.met.sum(axis=0) > 0)[columns])
+    r, c = rows[i], columns[j]
+    met = activity.met[r][:, c].toarray()
+    return HeldOutLinks(i, j, table[r][:, c].toarray() > 0, degree[r], activity.log_popularity[c], met)
 
-    The mode with w ~ N(prior, I/belief), by Fisher's scoring with halved steps; a is held, barely, where it would
-    explain the number of meetings with w = prior.
+
+def fit_link_weights(links: HeldOutLinks, squares: F64) -> tuple[F64, float]:
+    """(2, 4) a, b, c, r of pairs that had not met and of pairs that had, and the log-likelihood of the links.
+
+    `squares` (rows, columns) are the expected squared distances.
     """
-    rest = offset + X @ prior
+    shape = links.meets.shape
+    popularity = np.broadcast_to(links.log_popularity, shape)
+    log_degree = np.broadcast_to(np.log(links.degree)[:, None], shape)
+    out, total = np.array(DEFAULT_LINK_WEIGHTS), 0.0
+    for kind, among in enumerate((links.met == 0, links.met > 0)):
+        features = [popularity[among], -squares[among]] + ([np.log1p(links.met[among])] if kind else [])
+        if not len(features[0]):
+            continue
+        prior = np.array(PRIOR_MEAN)[: len(features)]
+        found, value = cloglog_regression(
+            np.stack(features, axis=1), links.meets[among], log_degree[among], prior, PRIOR_PRECISION
+        )
+        out[kind, : len(found)] = found
+        total += value
+    return out, total
+
+
+def cloglog_regression(
+    X: F64, meets: NDArray[np.bool_], offset: F64, prior_mean: F64, prior_precision: float
+) -> tuple[F64, float]:
+    """a and w of the regression log λ = offset + a + Xw, P(meets) = 1 − e^{−λ}, and the log-likelihood.
+
+    The posterior mode with w ~ N(prior_mean, I/prior_precision), by Fisher scoring with step halving; a has a weak
+    prior at the value that explains the number of meetings with w = prior_mean.
+    """
+    rest = offset + X @ prior_mean
     shift = float(rest.max())
-    first = np.log(max(float(meets.sum()), 0.5)) - np.log(np.exp(rest - shift).sum()) - shift
+    intercept = np.log(max(float(meets.sum()), 0.5)) - np.log(np.exp(rest - shift).sum()) - shift
     X = np.column_stack((np.ones(len(X)), X))
-    centre = np.concatenate(([first], prior))
-    firm = np.concatenate(([1.0], np.full(len(prior), belief)))
-    w = centre.copy()
-    state = _meetings(X, meets, offset, w)
+    center = np.concatenate(([intercept], prior_mean))
+    precision = np.concatenate(([1.0], np.full(len(prior_mean), prior_precision)))
+    w = center.copy()
+    state = _likelihood(X, meets, offset, w)
     value = state.value
-    for _ in range(MOST_ROUNDS):
-        gradient = X.T @ state.score - firm * (w - centre)
-        information = (X * state.weight[:, None]).T @ X + np.diag(firm)
+    for _ in range(MAX_ITER):
+        gradient = X.T @ state.score - precision * (w - center)
+        information = (X * state.weight[:, None]).T @ X + np.diag(precision)
         step = np.linalg.solve(information, gradient)
         size = 1.0
         while size > 1e-6:
             tried = w + size * step
-            state = _meetings(X, meets, offset, tried)
-            better = state.value - 0.5 * float(firm @ (tried - centre) ** 2)
+            state = _likelihood(X, meets, offset, tried)
+            better = state.value - 0.5 * float(precision @ (tried - center) ** 2)
             if better >= value:
                 break
             size /= 2
@@ -158,14 +169,14 @@ def learn_meetings(
     return w, state.value
 
 
-class _Meetings(NamedTuple):
+class _Likelihood(NamedTuple):
     value: float  # log-likelihood
-    score: Array  # its derivative by log λ, a pair
-    weight: Array  # and the expected information
+    score: F64  # (pairs,) its derivative by log λ
+    weight: F64  # (pairs,) expected information
 
 
-def _meetings(X: Array, meets: NDArray[np.bool_], offset: Array, w: Array) -> _Meetings:
+def _likelihood(X: F64, meets: NDArray[np.bool_], offset: F64, w: F64) -> _Likelihood:
     rate = np.exp(np.clip(offset + X @ w, -50.0, 5.0))
     odds = rate / np.expm1(rate)  # λ e^{−λ}/(1 − e^{−λ})
     value = float(np.where(meets, np.log(-np.expm1(-rate)), -rate).sum())
-    return _Meetings(value, np.where(meets, odds, -rate), rate * odds)
+    return _Likelihood(value, np.where(meets, odds, -rate), rate * odds)

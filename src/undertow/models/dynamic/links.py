@@ -1,14 +1,14 @@
-"""What comes next: who will be there, and which pairs will meet.
+"""Forecast of the next step: which rows will be present, and which pairs will meet.
 
     P(i meets j) = π_i (1 − e^{−λ_ij}),    log λ_ij = log v_i + a + b log q̂_j − c E|x_i − x_j|² + r log(1 + m_ij)
 
-Row i is there with probability π_i, and then meets v_i columns: both from its steps so far. (There are two forecasts
-of π, and their geometric mean is taken: how often it was there; its share of all counts to come, divided by v_i.)
-Which columns: those that will be frequent (q̂), near (|μ_i − μ_j|² + tr(Σ_ii + Σ_jj − Σ_ij − Σ_ji), so that entities
-whose place is uncertain promise less), and known to it (m_ij is how often the two have met, old meetings worth less: a
-few coordinates cannot hold every habit of an author, and who used a word will use it again). The weights a, b, c and r
-are learned from the last step, in `dynamic_foresight`; pairs that never met have their own, and no r. Half of what a
-row's sum of 1 − e^{−λ} is short of v_i, or above it, is made good: with all of it, places could not say who meets few.
+Row i is present with probability π_i, and then meets v_i columns; both are forecast from its steps so far. (π is the
+geometric mean of two forecasts: how often the row was present; and its share of all counts to come, divided by v_i.)
+It meets columns that will be frequent (q̂), near (|μ_i − μ_j|² + tr(Σ_ii + Σ_jj − Σ_ij − Σ_ji), so that uncertain
+positions lower the rate), and that it met before (m_ij is the number of past meetings, older ones decayed: a few
+coordinates cannot represent every habit of an author). The weights a, b, c and r are learned on the last training step
+(`link_model`); pairs that never met have weights of their own, without r. Half of the difference between a row's sum of
+1 − e^{−λ} and v_i is corrected: with full calibration, positions could not predict which rows meet few columns.
 """
 
 from __future__ import annotations
@@ -20,77 +20,187 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from undertow.models.dynamic.filter import Array, Belief
-from undertow.models.dynamic.init import BURSTINESS, damp
+from undertow.errors import InputError
+from undertow.kernels.field.cooccurrence import Table, field_sums
+from undertow.kernels.types import F32, F64
+from undertow.models.dynamic.filter import Belief, predict
+from undertow.models.dynamic.state import FittedMap
+from undertow.models.dynamic.tables import BURSTINESS, align, damp, gap_after, make_table
+from undertow.text.events import Events
 
-DECAYS = (0.2, 0.4, 0.6, 0.75, 0.9, 1.0)  # a step
-PSEUDO_COUNTS = (0.03, 0.1, 0.3, 1.0, 3.0)  # an entity
-LONG_RUN = (0.0, 0.25, 0.5, 0.75)  # weight of the shares over all steps
-DEFAULT = (0.75, 0.3, 0.25)  # where there are too few steps to choose
-# chosen on ACL and on NIPS up to 1990; they can not be learned from steps by which the rows were chosen, as frequent
-# rows are: who is rare early must then be there late
-FADING = 0.9  # what is left of a meeting after a step
-HERE, HERE_PSEUDO = 0.8, (0.1, 0.9)  # the same of having been there; pseudo-steps there and away
-MANY, MANY_PSEUDO = 0.7, 0.5  # the same of how many columns a row met; pseudo-steps with the usual number
-MADE_GOOD = 0.5  # of a row's difference from v_i
-BLOCK = 1 << 21  # pairs looked at at once
+DECAYS = (0.2, 0.4, 0.6, 0.75, 0.9, 1.0)  # candidates, per step
+PSEUDO_COUNTS = (0.03, 0.1, 0.3, 1.0, 3.0)  # candidates, per entity
+LONG_RUN_WEIGHTS = (0.0, 0.25, 0.5, 0.75)  # candidates, of the shares over all steps
+DEFAULT_SHARE_FORECAST = (0.75, 0.3, 0.25)  # decay, pseudo-count and weight where there are too few steps to choose
+# The following were chosen on ACL and on NIPS up to 1990. They cannot be learned from the training steps where rows
+# were selected for being frequent: among those, a row that is rare early must be present late.
+MEETING_DECAY = 0.9  # of a past meeting, per step
+PRESENCE_DECAY, PRESENCE_PSEUDO_STEPS = 0.8, (0.1, 0.9)  # of having been present; pseudo-steps present and absent
+DEGREE_DECAY, DEGREE_PSEUDO_STEPS = 0.7, 0.5  # of the number of columns met; pseudo-steps with the average number
+ROW_CALIBRATION = 0.5  # share of a row's difference from v_i that is corrected
+PAIRS_PER_BLOCK = 1 << 21  # pairs computed at a time
+MAX_LISTED_PAIRS = 1 << 22  # that predict_links lists without n=
 
 
-class Outlook(NamedTuple):
-    """What the steps so far say of a later one, without the map."""
+class Link(NamedTuple):
+    """A pair and the probability that it meets at the next step.
 
-    there: Array  # (rows,) π
-    many: Array  # (rows,) v
-    popular: Array  # (columns,) log q̂
+    Attributes
+    ----------
+    row, column
+        The names of the pair.
+    probability
+        Of at least one count at the next step.
+    """
+
+    row: str
+    column: str
+    probability: float
+
+
+# --- queries --------------------------------------------------------------------------------------------
+
+
+def link_probabilities(fitted: FittedMap) -> F32:
+    """(rows, columns) probability that a pair meets at the next step, one median gap after the last."""
+    events = fitted.events
+    out = np.empty((len(events.row_names), len(events.column_names)), dtype=np.float32)
+    for part, presence, rates in next_rates(fitted, median_gap(events.gaps)):
+        out[part] = presence * -np.expm1(-rates)
+    return out
+
+
+def predict_links(fitted: FittedMap, n: int | None, new: bool) -> list[Link]:
+    """The pairs most likely to meet at the next step, most probable first."""
+    probabilities = link_probabilities(fitted)
+    if n is None and probabilities.size > MAX_LISTED_PAIRS:
+        raise InputError(f"There are {probabilities.size:,} pairs: ask for the most probable ones with n=.")
+    flat = probabilities.ravel()
+    candidates = np.arange(flat.size)
+    if new:
+        met = sp.csr_array(sum(fitted.events.tables))
+        candidates = np.flatnonzero(~(met.toarray() > 0).ravel())
+    if n is not None and n < len(candidates):
+        cut = np.partition(flat[candidates], len(candidates) - n)[len(candidates) - n] if n > 0 else np.inf
+        candidates = candidates[flat[candidates] >= cut]
+    order = candidates[np.argsort(-flat[candidates], kind="stable")][:n]
+    rows, columns = fitted.events.row_names, fitted.events.column_names
+    width = len(columns)
+    return [Link(rows[k // width], columns[k % width], float(flat[k])) for k in order.tolist()]
+
+
+def log_likelihood(fitted: FittedMap, events: Events) -> float:
+    """Mean log-probability per count of the pairs at one step, known names only."""
+    if len(events.times) != 1:
+        raise InputError(f"log_likelihood takes the events of one step, and these are of {len(events.times)}.")
+    counts = align(events.tables[0], events, fitted.events)
+    total = float(counts.sum())
+    if not total > 0:
+        raise InputError("None of these events is between names on the map: give events of names it has.")
+    time = events.times[0]
+    if time in fitted.events.times:
+        t = fitted.events.times.index(time)
+        table, own = fitted.tables[t], make_table(counts, fitted.entities.n_rows)
+        assert own is not None
+        if table is not None and set(own.present.tolist()) <= set(table.present.tolist()):
+            return mean_log_probability(with_counts(table, own), fitted.smoothed.means[t])
+    total_rate, log_rate = 0.0, 0.0
+    for part, presence, rates in next_rates(fitted, gap_after(fitted.events, time)):
+        expected = presence * rates
+        pairs = counts[part].tocoo()
+        total_rate += float(expected.sum())
+        log_rate += float((pairs.data * np.log(np.maximum(expected[pairs.row, pairs.col], 1e-300))).sum())
+    return log_rate / total - float(np.log(total_rate))
+
+
+def with_counts(table: Table, other: Table) -> Table:
+    """A table with the counts of another one whose entities are among its own; its frequencies stay."""
+    rows, columns = (np.searchsorted(p, q) for p, q in ((table.rows, other.rows), (table.columns, other.columns)))
+    pairs = other.counts.tocoo()
+    counts = sp.coo_array((pairs.data, (rows[pairs.row], columns[pairs.col])), shape=table.counts.shape).tocsr()
+    return table._replace(counts=counts, transposed=sp.csr_array(counts.T))
+
+
+def mean_log_probability(table: Table, x: F64) -> float:
+    """Mean log p(i, j) of the counts of a table under its own frequencies."""
+    pairs = table.counts.tocoo()
+    X, Y = x[table.rows], x[table.columns]
+    Z = field_sums(X, Y, table.p_rows, table.p_columns).Z
+    squares = ((X[pairs.row] - Y[pairs.col]) ** 2).sum(axis=1)
+    log_p = np.log(table.p_rows[pairs.row] * table.p_columns[pairs.col] / Z) - squares
+    return float((pairs.data * log_p).sum() / pairs.data.sum())
+
+
+def predict_belief(fitted: FittedMap, gap: float) -> Belief:
+    """The belief about positions a time `gap` after the last step."""
+    last = Belief(fitted.filtered_means[-1], fitted.filtered_covariances[-1])
+    return predict(last, gap, fitted.noise, fitted.form)
+
+
+def next_rates(fitted: FittedMap, gap: float) -> Iterator[tuple[slice, F64, F64]]:
+    """Blocks of rows with their π and λ, a time `gap` after the last step."""
+    activity = forecast_activity(fitted.events.tables, fitted.events.gaps, gap)
+    return rates_by_block(activity, predict_belief(fitted, gap), fitted.covariance, fitted.link_weights)
+
+
+# --- activity: what the counts alone say of a later step ---------------------------------------------------
+
+
+class Activity(NamedTuple):
+    """Forecast of a later step from the counts so far, without the map."""
+
+    presence: F64  # (rows,) π
+    degree: F64  # (rows,) v
+    log_popularity: F64  # (columns,) log q̂
     met: Any  # (rows, columns) sparse, m
 
-    @classmethod
-    def of(cls, tables: Sequence[Any], gaps: Sequence[float], gap: float) -> Outlook:
-        """`gap` is the time from the last of the tables of counts to that later step; what fades, fades by steps."""
-        unit = usual_gap(gaps)
-        gaps, gap = [g / unit for g in gaps], gap / unit
-        met = np.array([np.diff(sp.csr_array(t).indptr) for t in tables], dtype=np.float64)  # how many columns
-        there = (met > 0).astype(np.float64)
-        steps = np.ones_like(there) * (there.sum(axis=1, keepdims=True) > 0)  # a step without events tells nothing
-        n, of = (decayed(x, gaps, MANY)[-1] for x in (met, there))
-        usual = n.sum() / max(of.sum(), 1e-300)
-        many = (n + MANY_PSEUDO * usual) / (of + MANY_PSEUDO)
-        damped = [damp(t, BURSTINESS) for t in tables]
-        rows, columns = (forecast_shares(np.array([c.sum(axis=axis) for c in damped]), gaps) for axis in (1, 0))
-        n, of = (decayed(x, gaps, HERE)[-1] * HERE**gap for x in (there, steps))
-        visits = (n + HERE_PSEUDO[0]) / (of + sum(HERE_PSEUDO))
-        total = met.sum(axis=1)
-        pi = np.sqrt(visits * rows * total[total > 0][-3:].mean() / many)
-        return cls(np.minimum(pi, 0.98), many, np.log(columns), met_before(damped, gaps))
+
+def forecast_activity(tables: Sequence[Any], gaps: Sequence[float], gap: float) -> Activity:
+    """Forecast for a step a time `gap` after the last table; decays are per median gap."""
+    unit = median_gap(gaps)
+    gaps, gap = [g / unit for g in gaps], gap / unit
+    degrees = np.array([np.diff(sp.csr_array(t).indptr) for t in tables], dtype=np.float64)  # columns met per row
+    present = (degrees > 0).astype(np.float64)
+    steps = np.ones_like(present) * (present.sum(axis=1, keepdims=True) > 0)  # steps without events do not count
+    n, of = (decayed(x, gaps, DEGREE_DECAY)[-1] for x in (degrees, present))
+    average = n.sum() / max(of.sum(), 1e-300)
+    degree = (n + DEGREE_PSEUDO_STEPS * average) / (of + DEGREE_PSEUDO_STEPS)
+    damped = [damp(t, BURSTINESS) for t in tables]
+    rows, columns = (forecast_shares(np.array([c.sum(axis=axis) for c in damped]), gaps) for axis in (1, 0))
+    n, of = (decayed(x, gaps, PRESENCE_DECAY)[-1] * PRESENCE_DECAY**gap for x in (present, steps))
+    visits = (n + PRESENCE_PSEUDO_STEPS[0]) / (of + sum(PRESENCE_PSEUDO_STEPS))
+    total = degrees.sum(axis=1)
+    pi = np.sqrt(visits * rows * total[total > 0][-3:].mean() / degree)
+    return Activity(np.minimum(pi, 0.98), degree, np.log(columns), past_meetings(damped, gaps))
 
 
-def forecast_shares(counts: Array, gaps: Sequence[float]) -> Array:
+def forecast_shares(counts: F64, gaps: Sequence[float]) -> F64:
     """(m,) expected shares at the next step from counts (T, m): recent shares mixed with those of all steps.
 
-    Decay, pseudo-counts and weight are those that would have predicted the steps so far best, each from those before.
+    Decay, pseudo-count and weight are those that best predict each step so far from the steps before it.
     """
     counts = np.asarray(counts, dtype=np.float64)
-    best, chosen = -np.inf, DEFAULT
+    best, chosen = -np.inf, DEFAULT_SHARE_FORECAST
     if len(counts) >= 3:
         for decay, pseudo in product(DECAYS, PSEUDO_COUNTS):
             recent, ever = (_shares(decayed(counts, gaps, rate)[:-1], pseudo) for rate in (decay, 1.0))
-            for weight in LONG_RUN:
+            for weight in LONG_RUN_WEIGHTS:
                 value = float((counts[1:] * np.log((1 - weight) * recent + weight * ever)).sum())
                 if value > best:
                     best, chosen = value, (decay, pseudo, weight)
     decay, pseudo, weight = chosen
     recent, ever = (_shares(decayed(counts, gaps, rate)[-1:], pseudo) for rate in (decay, 1.0))
-    out: Array = ((1 - weight) * recent + weight * ever)[0]
+    out: F64 = ((1 - weight) * recent + weight * ever)[0]
     return out
 
 
-def _shares(sums: Array, pseudo: float) -> Array:
-    out: Array = (sums + pseudo) / (sums + pseudo).sum(axis=1, keepdims=True)
+def _shares(sums: F64, pseudo: float) -> F64:
+    out: F64 = (sums + pseudo) / (sums + pseudo).sum(axis=1, keepdims=True)
     return out
 
 
-def decayed(counts: Array, gaps: Sequence[float], decay: float) -> Array:
-    """(T, m) sums of the steps so far, each older one worth `decay` less a unit of time."""
+def decayed(counts: F64, gaps: Sequence[float], decay: float) -> F64:
+    """(T, m) sums of the steps so far, each multiplied by `decay` per unit of time since."""
     out = np.empty_like(counts)
     held = np.zeros_like(counts[0])
     for t, row in enumerate(counts):
@@ -99,25 +209,25 @@ def decayed(counts: Array, gaps: Sequence[float], decay: float) -> Array:
     return out
 
 
-def usual_gap(gaps: Sequence[float]) -> float:
-    """The middle distance between steps; 1 where there is one step."""
+def median_gap(gaps: Sequence[float]) -> float:
+    """The median time between steps; 1 if there is one step."""
     return float(np.median(gaps[1:])) if len(gaps) > 1 else 1.0
 
 
-def met_before(damped: Sequence[Any], gaps: Sequence[float]) -> Any:
-    """(rows, columns) sparse m_ij: Σ over the steps of what a pair's count was worth, fading."""
+def past_meetings(damped: Sequence[Any], gaps: Sequence[float]) -> Any:
+    """(rows, columns) sparse m_ij: the decayed sum of a pair's damped counts."""
     held = damped[0]
     for table, gap in zip(damped[1:], gaps[1:], strict=True):
-        held = held * FADING**gap + table
+        held = held * MEETING_DECAY**gap + table
     return sp.csr_array(held)
 
 
-def expected_squares(belief: Belief, covariance: str, n_rows: int, part: slice = slice(None)) -> Array:
-    """(rows, columns) expected squared distances, of a part of the rows."""
+def expected_squares(belief: Belief, covariance: str, n_rows: int, part: slice = slice(None)) -> F64:
+    """(rows, columns) expected squared distances of some of the rows."""
     n, d = belief.mean.shape
     rows = np.arange(n_rows)[part]
     X, Y = belief.mean[rows], belief.mean[n_rows:]
-    out: Array = (X**2).sum(axis=1)[:, None] + (Y**2).sum(axis=1) - 2 * X @ Y.T
+    out: F64 = (X**2).sum(axis=1)[:, None] + (Y**2).sum(axis=1) - 2 * X @ Y.T
     np.maximum(out, 0, out=out)
     if covariance == "blocks":
         trace = np.trace(belief.cov, axis1=1, axis2=2)
@@ -130,26 +240,28 @@ def expected_squares(belief: Belief, covariance: str, n_rows: int, part: slice =
     return out
 
 
-def log_rates(outlook: Outlook, squares: Array, weights: Array, part: slice = slice(None)) -> Array:
-    """log λ of a part of the rows; `weights` (2, 4) are a, b, c, r of pairs that never met and of those that did."""
-    met = outlook.met[part].tocoo()
+def log_rates(activity: Activity, squares: F64, weights: F64, part: slice = slice(None)) -> F64:
+    """log λ of some of the rows; `weights` (2, 4) are a, b, c, r of pairs that never met and of pairs that did."""
+    met = activity.met[part].tocoo()
     new, old = weights
-    out: Array = new[0] + new[1] * outlook.popular - new[2] * squares
+    out: F64 = new[0] + new[1] * activity.log_popularity - new[2] * squares
     i, j = met.row, met.col
-    out[i, j] = old[0] + old[1] * outlook.popular[j] - old[2] * squares[i, j] + old[3] * np.log1p(met.data)
-    many = np.minimum(outlook.many[part], 0.95 * out.shape[1])
-    out += (MADE_GOOD * _shortfall(out, many) + (1 - MADE_GOOD) * np.log(many))[:, None]
+    out[i, j] = old[0] + old[1] * activity.log_popularity[j] - old[2] * squares[i, j] + old[3] * np.log1p(met.data)
+    degree = np.minimum(activity.degree[part], 0.95 * out.shape[1])
+    out += (ROW_CALIBRATION * _row_offsets(out, degree) + (1 - ROW_CALIBRATION) * np.log(degree))[:, None]
     return out
 
 
-def _shortfall(logs: Array, many: Array) -> Array:
-    """(rows,) c with Σ_j 1 − exp(−e^{logs + c}) = many: Newton's steps on the log of the sum, which is concave in c."""
+def _row_offsets(logs: F64, degree: F64) -> F64:
+    """(rows,) c with Σ_j 1 − exp(−e^{logs + c}) = degree, by Newton's method on the log of the sum, concave in c."""
     top = logs.max(axis=1, keepdims=True)
-    c: Array = np.log(many) - np.log(np.exp(logs - top).sum(axis=1)) - top[:, 0]  # below the root, and stays there
+    c: F64 = (
+        np.log(degree) - np.log(np.exp(logs - top).sum(axis=1)) - top[:, 0]
+    )  # below the root; Newton's steps stay below it
     for _ in range(100):
         rates = np.exp(np.minimum(logs + c[:, None], 50.0))
         total = -np.expm1(-rates).sum(axis=1)
-        gap = np.log(many) - np.log(total)
+        gap = np.log(degree) - np.log(total)
         if gap.max() < 1e-9:
             break
         slope = (rates * np.exp(-rates)).sum(axis=1) / total
@@ -157,13 +269,13 @@ def _shortfall(logs: Array, many: Array) -> Array:
     return c
 
 
-def rates_of_rows(
-    outlook: Outlook, belief: Belief, covariance: str, weights: Array
-) -> Iterator[tuple[slice, Array, Array]]:
-    """Parts of the rows, with their π and λ: no table of all pairs is made."""
-    n_rows, n_columns = len(outlook.there), len(outlook.popular)
-    step = max(1, BLOCK // n_columns)
+def rates_by_block(
+    activity: Activity, belief: Belief, covariance: str, weights: F64
+) -> Iterator[tuple[slice, F64, F64]]:
+    """Blocks of rows with their π and λ, so that no table of all pairs is held."""
+    n_rows, n_columns = len(activity.presence), len(activity.log_popularity)
+    step = max(1, PAIRS_PER_BLOCK // n_columns)
     for k in range(0, n_rows, step):
         part = slice(k, min(k + step, n_rows))
-        logs = log_rates(outlook, expected_squares(belief, covariance, n_rows, part), weights, part)
-        yield part, outlook.there[part, None], np.exp(np.minimum(logs, 50.0))
+        logs = log_rates(activity, expected_squares(belief, covariance, n_rows, part), weights, part)
+        yield part, activity.presence[part, None], np.exp(np.minimum(logs, 50.0))

@@ -1,16 +1,14 @@
-"""Two kinds of things in one moving map, with uncertainty: a Kalman filter over tables of co-occurrence counts.
+"""Positions of two kinds of entities on one moving map, with uncertainty: a Kalman filter over co-occurrence counts.
 
 Authors and words (or countries and words, actors and directors…) have positions that drift; the nearer two are, the
-more often they meet. After Sarkar, Siddiqi and Gordon (2006), with the information of the counts where the paper
-has none, a smoother, learned noise, link prediction and a form for large sets. `docs/dynamic.md` tells the story.
+more often they meet. After Sarkar, Siddiqi and Gordon (2006), with the information of the counts that the paper lacks,
+a smoother, learned noise, link prediction and a form for large sets. See `docs/dynamic.md`.
 """
 
 from __future__ import annotations
 
 import os
-import time as clock
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -19,72 +17,116 @@ import numpy.typing as npt
 from undertow.engine import count_workers
 from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError, short
-from undertow.models.base import check_choice, check_flag, check_number, check_random_state, check_whole, is_number
-from undertow.models.dynamic.filter import (
-    LEAST_VARIANCE,
-    Belief,
-    Settings,
-    condition,
-    predict,
-    smooth_path,
+from undertow.kernels.types import F32, F64
+from undertow.models.base import (
+    Estimator,
+    SavedState,
+    TensorSpec,
+    check_choice,
+    check_flag,
+    check_number,
+    check_random_state,
+    check_whole,
+    is_number,
 )
-from undertow.models.dynamic.forecast import ForecastingMap, Link
-from undertow.models.dynamic.geometry import Timeline
-from undertow.models.dynamic.init import (
-    BURSTINESS,
-    PREDICT_VARIANCE,
-    TEMPERING,
-    correspondence,
-    damp,
-    dispersion,
-    first_paths,
-    make_table,
-    static_map,
-)
-from undertow.models.dynamic.learning import Iteration, Problem, improve, make_noise
-from undertow.models.dynamic.link_model import (
-    COLUMNS,
-    DRIFTS,
-    Foresight,
-    Links,
-    foresee,
-    last_step,
-    most_frequent,
-    usual,
-)
-from undertow.models.dynamic.links import Outlook
-from undertow.models.dynamic.names import Names
-from undertow.models.dynamic.questions import Mover, Movers, Neighbor
-from undertow.models.dynamic.shown import ShownMap
-from undertow.models.dynamic.storage import LARGEST_DRIFT
-from undertow.models.dynamic.tables import join_later, make_tables, most_frequent_part, newcomers
-from undertow.models.fitting import InterruptedFitWarning, TrainingEvent, check_callbacks
+from undertow.models.dynamic import links, queries, storage
+from undertow.models.dynamic.filter import MIN_VARIANCE
+from undertow.models.dynamic.fit import FitOptions, extend_map, fit_map, fit_movement_map
+from undertow.models.dynamic.links import Link
+from undertow.models.dynamic.map_data import MapData, empirical_shares, make_map_data
+from undertow.models.dynamic.queries import Mover, Movers, Neighbor, Timeline
+from undertow.models.dynamic.state import FittedMap
+from undertow.models.fitting import Callback, check_callbacks
+from undertow.text.event_times import Time
 from undertow.text.events import Events
 
-Array = npt.NDArray[np.float64]
+Name = str | tuple[str, str]
+"""An entity: its name, or (kind, name) where the name is both a row and a column."""
 
-FULL_UP_TO = 1200  # coordinates (entities times dim) for which "auto" keeps the full covariance
-FULL_BYTES = 1 << 30  # of all its steps together
-SMALL_FULL = 150  # coordinates up to which it is learned in full
+EventSource = Events | str | os.PathLike[str] | Iterable[Any]
+"""Events, the path of a CSV, TSV or JSON lines file, a DataFrame, or rows of (time, row, column, count)."""
 
 
-class DynamicEmbedding(ForecastingMap, ShownMap):
+class DynamicEmbedding(Estimator):
     """Positions of rows and columns that drift over time, from counts of how often they meet.
 
-    dim: coordinates of the map. purpose: "look" takes counts at face value, so that the map follows them, and
-    widens the uncertainty by their dispersion; "predict" damps repetitions, takes a count for a tenth and leaves the
-    prior wide, for a stiller map that knows the next step better; "auto" looks up to dim 3. n_iter: iterations that
-    learn the drift of a map to look at. drift: variance of a step, one number or (rows, columns); None learns it, from
-    the evidence to look, from how well earlier steps knew the last one to predict. tempering: β, the worth of a count
-    as evidence; None is 1 to look and 0.1 to predict. burstiness: k for counts whose variance is μ + k μ²; c
-    repetitions count as log(1 + k c)/log(1 + k); None is 0 to look and 10 to predict. covariance: "full",
-    "blocks" (one block an entity) or "auto". observation: "fisher", or "taylor" for the paper's expansion with its
-    negative eigenvalues at 0. inference: "path" expands about the most probable path; "filter" is the paper's, one
-    step after the other.
+    Parameters
+    ----------
+    dim
+        Coordinates of the map.
+    purpose
+        "look" takes counts at face value, so that the map follows them, and widens the uncertainty by their dispersion;
+        "predict" damps repetitions, tempers the counts and keeps a wide prior, for a map that moves less and predicts
+        the next step better; "auto" means "look" for dim ≤ 3, else "predict".
+    n_iter
+        Maximal number of iterations that learn the drift of a map to look at.
+    drift
+        Variance of a step, one number or (rows, columns). None learns it: from the evidence for purpose "look", by
+        predicting the last training step for "predict".
+    tempering
+        β, the weight of a count as evidence; None means 1 for "look" and 0.1 for "predict".
+    burstiness
+        k for counts with variance μ + k μ²: c repetitions count as log(1 + k c)/log(1 + k). None means 0 for "look" and
+        10 for "predict".
+    covariance
+        "full", "blocks" (one block per entity), or "auto": full for up to 1,200 coordinates.
+    tol
+        Tolerance of the search for positions: log posterior per entity.
+    random_state
+        Seed or generator of the initial positions.
+    n_jobs
+        Threads; -1 means one per core. The result does not depend on it.
+    verbose
+        Log the progress to the logger "undertow".
+    callbacks
+        Functions called with a `TrainingEvent` after each iteration.
+
+    Attributes
+    ----------
+    events_
+        The events the map was fitted to.
+    times_
+        The steps, in order.
+    names_
+        All entities, rows first.
+    history_
+        Log evidence after each iteration, and after each `partial_fit`.
+    filtered_means_, filtered_covariances_
+        (T, n, dim) means and (T, n dim, n dim) or (T, n, dim, dim) covariances given the steps so far.
+    covariance_, covariance_reason_
+        The covariance form, "full" or "blocks", and why it was chosen.
+    drift_
+        (2,) variance of a step of rows and of columns.
+    start_variance_
+        Prior variance at the first step.
+    tempering_, burstiness_
+        The values used.
+    link_weights_
+        (2, 4) weights of the link model: for pairs that never met and for pairs that did, the constant and the weights
+        of log popularity, squared distance and past meetings.
+
+    Examples
+    --------
+    >>> events = [(t, r, c, 9 if (r, c) in {("a", "x"), ("b", "y")} else 1) for t in (1, 2) for r in "ab" for c in "xy"]
+    >>> model = DynamicEmbedding(dim=2, n_iter=2, random_state=0).fit(events)
+    >>> model.nearest("a", 2, 1, of="column")[0].name
+    'x'
     """
 
     kind = "dynamic"
-    _free_frequencies = False  # of the map on which movement is tested
+
+    events_: Events
+    filtered_means_: F64
+    filtered_covariances_: F64
+    covariance_: str
+    covariance_reason_: str
+    drift_: F64
+    start_variance_: float
+    tempering_: float
+    burstiness_: float
+    link_weights_: F64
+    _fitted: FittedMap
+    _movement: FittedMap | None
 
     def __init__(
         self,
@@ -92,17 +134,15 @@ class DynamicEmbedding(ForecastingMap, ShownMap):
         *,
         purpose: str = "auto",
         n_iter: int = 10,
-        drift: Any = None,
+        drift: float | Sequence[float] | None = None,
         tempering: float | None = None,
         burstiness: float | None = None,
         covariance: str = "auto",
-        observation: str = "fisher",
-        inference: str = "path",
         tol: float = 1e-4,
-        random_state: Any = None,
+        random_state: int | np.random.Generator | None = None,
         n_jobs: int | None = None,
         verbose: bool = False,
-        callbacks: Any = None,
+        callbacks: Sequence[Callback] | None = None,
     ) -> None:
         self.dim = dim
         self.purpose = purpose
@@ -111,8 +151,6 @@ class DynamicEmbedding(ForecastingMap, ShownMap):
         self.tempering = tempering
         self.burstiness = burstiness
         self.covariance = covariance
-        self.observation = observation
-        self.inference = inference
         self.tol = tol
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -123,13 +161,8 @@ class DynamicEmbedding(ForecastingMap, ShownMap):
         super()._check_params()
         check_whole("DynamicEmbedding", "dim", self.dim, 1, 1000)
         check_whole("DynamicEmbedding", "n_iter", self.n_iter, 1)
-        for name, choices in {
-            "covariance": ("auto", "full", "blocks"),
-            "observation": ("fisher", "taylor"),
-            "inference": ("path", "filter"),
-            "purpose": ("auto", "look", "predict"),
-        }.items():
-            check_choice("DynamicEmbedding", name, getattr(self, name), choices)
+        check_choice("DynamicEmbedding", "covariance", self.covariance, ("auto", "full", "blocks"))
+        check_choice("DynamicEmbedding", "purpose", self.purpose, ("auto", "look", "predict"))
         for name, low in {"tempering": 1e-9, "burstiness": 0, "tol": 1e-15}.items():
             value = getattr(self, name)
             if value is not None or name == "tol":
@@ -138,268 +171,377 @@ class DynamicEmbedding(ForecastingMap, ShownMap):
         _drift_pair(self.drift)
         count_workers(self.n_jobs)
 
+    def _options(self) -> FitOptions:
+        return FitOptions(
+            dim=int(self.dim),
+            look=self.purpose == "look" or (self.purpose == "auto" and self.dim <= 3),
+            n_iter=int(self.n_iter),
+            drift=_drift_pair(self.drift),
+            tempering=self.tempering,
+            burstiness=self.burstiness,
+            covariance=self.covariance,
+            tol=self.tol,
+            n_threads=count_workers(self.n_jobs),
+        )
+
     # --- fitting ----------------------------------------------------------------------------------------
 
     @one_blas_thread()
-    def fit(self, X: Any, y: Any = None, *, times: Sequence[Any] | None = None) -> Self:
-        """Fit to Events, a DataFrame, rows of (time, row, column, count), or the path of a CSV, TSV or JSON lines file.
+    def fit(self, X: EventSource, y: object = None, *, times: Sequence[Any] | None = None) -> Self:
+        """Fit the map to events.
 
-        times: the order of the steps, where numbers, dates or text do not give it; it may name steps without events.
+        Parameters
+        ----------
+        X
+            Events, a DataFrame, rows of (time, row, column, count), or the path of a CSV, TSV or JSON lines file.
+        y
+            Ignored.
+        times
+            The order of the steps, where numbers, dates or text do not give it; it may name steps without events.
+
+        Returns
+        -------
+        DynamicEmbedding
+            The fitted model itself.
+
+        Raises
+        ------
+        InputError
+            If a parameter or an event is invalid, or the evidence is not finite.
         """
         self._check_params()
         rng = check_random_state(self.random_state)
         callbacks = check_callbacks(self.callbacks)
         events = Events.build(X, times=times)
-        began = clock.perf_counter()
-        covariance, reason = self._choose(len(events.row_names) + len(events.column_names), len(events.times))
-        look = self.purpose == "look" or (self.purpose == "auto" and self.dim <= 3)
-        burstiness = float(self.burstiness if self.burstiness is not None else 0.0 if look else BURSTINESS)
-        beta = float(self.tempering or (1.0 if look else TEMPERING))
-        self._say(f"covariance: {covariance}, {reason}; burstiness {burstiness:.3g}, tempering {beta:.3g}")
-        settings = Settings("blocks", self.observation, beta, self.tol, count_workers(self.n_jobs))
-        counts = [damp(t, burstiness) for t in events.tables]
-        problem = self._problem(events.gaps, counts, look, settings, rng)
-
-        drifts = [pair] if (pair := _drift_pair(self.drift)) else [(s, COLUMNS * s) for s in DRIFTS]
-        foresight = usual(drifts) if look else self._foresee(events, counts, look, settings, drifts, rng)
-
-        history: list[float] = []
-        latest: Iteration | None = None
-        whole = True
-        try:
-            first = pair or ((0.1 * problem.start, 0.1 * problem.start) if look else foresight.drift)
-            learned = look and pair is None
-            for iteration, form, most in self._iterations(problem, first, learned, covariance, settings):
-                latest, settings = iteration, settings._replace(covariance=form)
-                history.append(float(iteration.path.log_evidence))
-                drift = iteration.drift
-                self._say(
-                    f"iteration {len(history)}: log evidence {history[-1]:.1f}, drift {drift[0]:.3g} {drift[1]:.3g}"
-                )
-                event = TrainingEvent(len(history), most, history[-1], clock.perf_counter() - began)
-                for callback in callbacks:
-                    callback(event)
-        except KeyboardInterrupt:
-            if latest is None or not history:
-                raise
-            whole = False
-        if latest is None or not np.isfinite(history).all():
-            raise InputError(
-                "DynamicEmbedding: the evidence is not finite: the counts, the times or the drift are too large or too "
-                "unequal; rescale them."
-            )
-        widen = self._dispersion(problem, latest, settings) if look else 1.0
-        try:
-            if look and whole and not self._free_frequencies:  # its drift is known only now
-                foresight = self._foresee(events, counts, look, settings, [latest.drift], rng, widen)
-        except KeyboardInterrupt:
-            whole = False
-        if not whole:
-            warnings.warn(
-                f"Interrupted after {len(history)} iterations; the last finished one is kept.",
-                InterruptedFitWarning,
-                stacklevel=2,
-            )
-        if settings.covariance != covariance:
-            covariance, reason = settings.covariance, "interrupted before the full covariance was made"
-        self.events_ = events
-        self.burstiness_ = burstiness
-        self.covariance_ = covariance
-        self.covariance_reason_ = reason
-        self.history_ = history
-        self.link_weights_ = foresight.weights
-        self._keep(problem, latest, settings, widen)
-        self._prepare()
+        fitted, history = fit_map(events, self._options(), rng, callbacks=callbacks, verbose=self.verbose)
+        self._set_fitted(fitted, history)
         return self
 
-    def _problem(
-        self, gaps: Sequence[float], counts: list[Any], look: bool, settings: Settings, rng: np.random.Generator
-    ) -> Problem:
-        """What a fit begins with: tables, the prior, and where to search."""
-        n_rows, n = counts[0].shape[0], sum(counts[0].shape)
-        tables = [
-            table and table._replace(free=self._free_frequencies) for table in (make_table(c, n_rows) for c in counts)
-        ]
-        pooled = make_table(sum(counts), n_rows)
-        assert pooled is not None  # Events have counts
-        pooled = pooled._replace(free=self._free_frequencies)
-        width = None if look else PREDICT_VARIANCE
-        first = correspondence(pooled, n, int(self.dim), rng)
-        # the map of untempered counts is where the search for a tempered one begins
-        static, tau2 = static_map(pooled, first, settings._replace(beta=1.0), width)
-        if settings.beta != 1:
-            static, tau2 = static_map(pooled, static.mean, settings, width)
-        anchor = static.mean if look or self.inference == "filter" else np.zeros_like(static.mean)
-        searches = first_paths(counts, n_rows, static.mean, settings, rng, width)
-        return Problem(gaps, tables, n_rows, anchor, searches, tau2, self.inference)
-
-    def _foresee(
-        self,
-        events: Events,
-        counts: list[Any],
-        look: bool,
-        settings: Settings,
-        drifts: list[tuple[float, float]],
-        rng: np.random.Generator,
-        widen: float = 1.0,
-    ) -> Foresight:
-        """What is learned from how well the steps before the last know it; the last one is hidden from all of it."""
-        last = last_step(events.tables)
-        if last is None:
-            return usual(drifts)
-        tables, gaps = events.tables[:last], events.gaps[:last]
-        rows, columns = most_frequent(tables)
-        links = Links.of(Outlook.of(tables, gaps, events.gaps[last]), events.tables[last], rows, columns)
-        self._say(f"learning what links of {events.times[last]} are told by, on {len(rows)} × {len(columns)} entities")
-        counts = [c[rows][:, columns] for c in counts[:last]]
-        before = self._problem(gaps, counts, look, settings, rng)
-        return foresee(before, links, events.gaps[last], settings, drifts, widen)
-
-    def _iterations(
-        self, problem: Problem, drift: tuple[float, float], learned: bool, covariance: str, settings: Settings
-    ) -> Iterator[tuple[Iteration, str, int]]:
-        """Each finished iteration, the form of its covariances, and how many there may be."""
-        n_iter = int(self.n_iter) if learned else 1
-        stages = [(covariance, n_iter)]
-        if covariance == "full" and problem.anchor.size > SMALL_FULL and learned:
-            # the noise is learned where that is cheap, and the full covariance made once
-            stages = [("blocks", n_iter), ("full", 1)]
-        starts: Array | None = None
-        for form, most in stages:
-            for iteration in improve(problem, drift, settings._replace(covariance=form), most, starts, learned):
-                drift, starts = iteration.drift, iteration.starts
-                yield iteration, form, sum(k for _, k in stages)
-
-    def _dispersion(self, problem: Problem, latest: Iteration, settings: Settings) -> float:
-        """φ: the log posterior divided by it has the same path, with variances and covariances φ times as large."""
-        if self.tempering is not None:
-            return 1.0
-        noise = make_noise(latest.drift, problem.start, problem.n_rows, len(problem.anchor))
-        means = smooth_path(latest.path, problem.gaps, noise, settings)[0].means
-        return max(1.0, dispersion(problem.tables, means).pearson)
-
-    def _keep(self, problem: Problem, latest: Iteration, settings: Settings, widen: float) -> None:
-        self.drift_ = widen * np.array(latest.drift)
-        self.start_variance_ = float(widen * problem.start)
-        self.tempering_ = float(settings.beta) / widen
-        self.filtered_means_ = latest.path.means
-        self.filtered_covariances_ = latest.path.covs * widen if widen != 1 else latest.path.covs
-
-    def _choose(self, n: int, T: int) -> tuple[str, str]:
-        size = n * int(self.dim)
-        if self.covariance != "auto":
-            return self.covariance, "as asked"
-        if size > FULL_UP_TO:
-            return "blocks", f"{n} entities in {self.dim} dimensions are more than {FULL_UP_TO} coordinates"
-        if 8 * T * size**2 > FULL_BYTES:
-            return "blocks", f"{T} full covariances of {size} coordinates need more than a gigabyte"
-        return "full", f"{n} entities in {self.dim} dimensions are few enough"
-
-    def _say(self, line: str) -> None:
-        if self.verbose:
-            print(line, flush=True)
-
     @one_blas_thread()
-    def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Take in the events of later steps: the filter goes on from where it is, and nothing before is fitted again.
+    def partial_fit(self, X: EventSource, y: object = None) -> Self:
+        """Continue the filter over the events of later steps; earlier steps are not refitted.
 
-        New names join the map, with the prior of the first fit.
+        New names join the map with the prior of the first fit. A model that is not fitted yet is fitted.
+
+        Parameters
+        ----------
+        X
+            Events of steps after the last one, in any form that `fit` takes.
+        y
+            Ignored.
+
+        Returns
+        -------
+        DynamicEmbedding
+            The model itself.
+
+        Raises
+        ------
+        InputError
+            If a step is not after the last one of the map.
         """
         if not self.__sklearn_is_fitted__():
             return self.fit(X)
         self._check_params()
-        new = Events.build(X)
-        joined = join_later(self.events_, new)
-        means, covs = self._extended(joined)
-        n_rows = len(joined.row_names)
-        settings = self._settings()
-        n = means.shape[1]
-        noise = make_noise(tuple(self.drift_), self.start_variance_, n_rows, n)
-        tables = make_tables(joined, self.burstiness_)
-        belief, total = Belief(means[-1], covs[-1]), self.history_[-1]
-        new_means, new_covs = [], []
-        seen = np.zeros(n, dtype=bool)
-        for table in tables[: len(means)]:
-            if table is not None:
-                seen[table.present] = True
-        for t in range(len(means), len(tables)):
-            belief = predict(belief, joined.gaps[t], noise, settings)
-            table = tables[t]
-            if table is not None:
-                start = newcomers(table, belief.mean, seen)
-                belief, evidence = condition(belief, table, start, settings)
-                seen[table.present] = True
-                total += evidence
-            new_means.append(belief.mean)
-            new_covs.append(belief.cov)
-        self.events_ = joined
-        self.filtered_means_ = np.concatenate((means, new_means))
-        self.filtered_covariances_ = np.concatenate((covs, new_covs))
-        self.history_ = [*self.history_, float(total)]
-        self._prepare()
+        fitted, log_evidence = extend_map(
+            self._fitted, Events.build(X), self.history_[-1], tol=self.tol, n_threads=count_workers(self.n_jobs)
+        )
+        self._set_fitted(fitted, [*self.history_, log_evidence])
         return self
 
-    def _extended(self, joined: Events) -> tuple[Array, Array]:
-        """Means and covariances with room for the new names."""
-        old = self._names
-        names = Names(joined.row_names, joined.column_names, joined.kind_names)
-        place = np.array([names.find(old.all[i], old.kinds[int(i >= old.n_rows)]) for i in range(len(old.all))])
-        (T, _, d), n = self.filtered_means_.shape, len(names.all)
-        if n == len(old.all):
-            return self.filtered_means_, self.filtered_covariances_
-        means = np.zeros((T, n, d))
-        means[:, place] = self.filtered_means_
-        form = self._settings().form
-        fresh = form.isotropic(np.full(n, self.start_variance_), d)
-        covs = np.repeat(fresh[None], T, axis=0)
-        if self.covariance_ == "blocks":
-            covs[:, place] = self.filtered_covariances_
-        else:
-            at = (place[:, None] * d + np.arange(d)).ravel()
-            covs[np.ix_(np.arange(T), at, at)] = self.filtered_covariances_
-        return means, covs
+    def _set_fitted(self, fitted: FittedMap, history: list[float] | None = None) -> None:
+        self.events_ = fitted.events
+        self.filtered_means_ = fitted.filtered_means
+        self.filtered_covariances_ = fitted.filtered_covariances
+        self.covariance_ = fitted.covariance
+        self.covariance_reason_ = fitted.covariance_reason
+        self.drift_ = fitted.drift
+        self.start_variance_ = fitted.start_variance
+        self.tempering_ = fitted.tempering
+        self.burstiness_ = fitted.burstiness
+        self.link_weights_ = fitted.link_weights
+        self._fitted = fitted
+        self._movement = None
+        if history is not None:  # the storage restores it itself
+            self.history_ = history
 
-    # --- movement ---------------------------------------------------------------------------------------
+    def _map(self) -> FittedMap:
+        """The fitted state, of which all queries are functions."""
+        self._check_fitted()
+        return self._fitted
 
-    def _movement_map(self) -> DynamicEmbedding:
-        """A map to look at of the same events, with free frequencies and the full covariance; made once."""
-        if "movement" not in self._cache:
-            dim = min(int(self.dim), 3)
-            model = type(self)(
-                dim, purpose="look", n_iter=self.n_iter, drift=self.drift, tempering=self.tempering,
-                burstiness=self.burstiness, covariance="full", tol=self.tol, random_state=0, n_jobs=self.n_jobs,
-                verbose=self.verbose,
-            )  # fmt: skip
-            model._free_frequencies = True
-            most = min(FULL_UP_TO, int(np.sqrt(FULL_BYTES / (8 * len(self.times_))))) // dim
-            model.fit(most_frequent_part(self.events_, most))
-            self._cache["movement"] = model
-        out: DynamicEmbedding = self._cache["movement"]
-        return out
+    # --- queries on the fitted steps --------------------------------------------------------------------
 
-    # --- looking at it ----------------------------------------------------------------------------------
+    @property
+    def times_(self) -> list[Time]:
+        """The steps, in order."""
+        return self._map().events.times
+
+    @property
+    def names_(self) -> list[str]:
+        """All entities, rows first."""
+        return self._map().entities.names
+
+    def position(self, name: Name, time: Any, *, kind: str | None = None, filtered: bool = False) -> tuple[F64, F64]:
+        """Position of an entity at a time.
+
+        Parameters
+        ----------
+        name
+            The entity; ("row", name) or ("column", name) for a name that is both.
+        time
+            One of `times_`.
+        kind
+            "row" or "column", or the name of the kind: another way to say which.
+        filtered
+            Use only the steps up to the time instead of all steps.
+
+        Returns
+        -------
+        mean
+            (dim,)
+        covariance
+            (dim, dim)
+
+        Raises
+        ------
+        InputError
+            If there is no such name or time, or the name is both a row and a column.
+        """
+        return queries.position(self._map(), name, time, kind, filtered)
+
+    def distance(self, a: Name, b: Name, *, filtered: bool = False) -> Timeline:
+        """Distance of two entities at every step.
+
+        Parameters
+        ----------
+        a, b
+            The entities.
+        filtered
+            Use only the steps up to each time instead of all steps.
+
+        Returns
+        -------
+        Timeline
+            Expected distance, and the edges of its 90 % band.
+        """
+        return queries.distance(self._map(), a, b, filtered)
+
+    def affinity(self, a: Name, b: Name, *, filtered: bool = False) -> Timeline:
+        """Log of how much more often two entities meet than their frequencies predict: −E|x_a − x_b|² − log Z.
+
+        Unlike distances, which can all grow at little cost to the likelihood, affinities compare between steps and
+        maps.
+
+        Parameters
+        ----------
+        a, b
+            The entities.
+        filtered
+            Use only the steps up to each time instead of all steps.
+
+        Returns
+        -------
+        Timeline
+            Expected value, and the edges of its 90 % band; a step without data has the Z of the step before.
+        """
+        return queries.affinity(self._map(), a, b, filtered)
+
+    def nearest(
+        self, name: Name, time: Any, n: int = 10, *, kind: str | None = None, of: str | None = None
+    ) -> list[Neighbor]:
+        """The entities nearest to one at a time, among those with events then.
+
+        They are ranked by |x_j − x_i|² + tr Σ_j, so that uncertain ones come later, as on the page of the map.
+
+        Parameters
+        ----------
+        name, time, kind
+            The entity and the time, as in `position`.
+        n
+            How many.
+        of
+            Only rows, or only columns.
+
+        Returns
+        -------
+        list of Neighbor
+            With the root of the expected squared distance.
+        """
+        return queries.nearest(self._map(), name, time, n, kind, of)
+
+    def movers(self, n: int = 10, *, first: Any = None, last: Any = None, significance: float = 0.05) -> Movers:
+        """The entities that moved most between two steps, of those whose movement is significant.
+
+        Movement is tested with Wald's statistic on a map of its own, fitted when it is first needed: its frequencies
+        are free (with the sums of a step as frequencies, words that stay would have to move), and its covariance is
+        full; of large sets the most frequent entities are tested. See docs/dynamic.md.
+
+        Parameters
+        ----------
+        n
+            How many.
+        first, last
+            The two steps; by default the first and the last.
+        significance
+            False discovery rate: the share of those listed that is expected by chance.
+
+        Returns
+        -------
+        Movers
+            A list; its `verdict` says how many entities moved, or why none is listed.
+        """
+        return queries.movers(self._map(), self._movement_map, n, first, last, significance)
+
+    def _movement_map(self) -> FittedMap:
+        if self._movement is None:
+            self._movement = self._fit_movement_map()
+        return self._movement
+
+    @one_blas_thread()
+    def _fit_movement_map(self) -> FittedMap:
+        return fit_movement_map(self._fitted.events, self._options(), verbose=self.verbose)
+
+    # --- queries on the next step -----------------------------------------------------------------------
+
+    def link_probabilities(self) -> F32:
+        """Probability of each pair to meet at the next step, one median gap after the last.
+
+        Returns
+        -------
+        array
+            (rows, columns) in the order of the names of `events_`.
+        """
+        return links.link_probabilities(self._map())
+
+    def predict_links(self, n: int | None = None, *, new: bool = False) -> list[Link]:
+        """The pairs most likely to meet at the next step.
+
+        Parameters
+        ----------
+        n
+            How many; needed where there are more than four million pairs.
+        new
+            Only pairs that have never met.
+
+        Returns
+        -------
+        list of Link
+            The most probable first.
+
+        Raises
+        ------
+        InputError
+            If there are too many pairs to list without n.
+        """
+        return links.predict_links(self._map(), n, new)
+
+    def log_likelihood(self, X: EventSource) -> float:
+        """Mean log-probability per count of the pairs at one step.
+
+        A step of the map is scored with its smoothed positions and its own frequencies, a later one with the forecast.
+        Names that are not on the map are ignored.
+
+        Parameters
+        ----------
+        X
+            Events of one step, in any form that `fit` takes.
+
+        Returns
+        -------
+        float
+            Mean log-probability of a count's pair.
+
+        Raises
+        ------
+        InputError
+            If the events are of several steps, or none is between known names.
+        """
+        fitted = self._map()
+        return links.log_likelihood(fitted, Events.build(X))
+
+    # --- pages and pictures -----------------------------------------------------------------------------
+
+    def map_data(self, n_pairs: int = 12) -> MapData:
+        """The smoothed map as plain arrays, for pages and pictures.
+
+        Parameters
+        ----------
+        n_pairs
+            How many pairs to include, those whose share of counts changed most.
+
+        Returns
+        -------
+        MapData
+            Times, names, positions, covariances, shares and pairs.
+        """
+        return make_map_data(self._map(), n_pairs)
+
+    def empirical(self, row: Name, column: Name) -> F64:
+        """Observed share of a row in the counts of a column.
+
+        Parameters
+        ----------
+        row, column
+            The pair.
+
+        Returns
+        -------
+        array
+            (T,); 0 where the column has no counts.
+        """
+        return empirical_shares(self._map(), row, column)
 
     def save_html(self, path: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Write the map as one page that needs no network."""
-        self._check_fitted()
+        """Write the map as one page that needs no network.
+
+        Parameters
+        ----------
+        path
+            The file to write.
+        overwrite
+            Replace an existing file.
+
+        Raises
+        ------
+        InputError
+            If the file exists and is not to be replaced.
+        """
         from undertow.view import map_page  # type: ignore[attr-defined,unused-ignore]
 
         map_page.save_html(self.map_data(), path, overwrite=overwrite)
 
+    # --- saving -----------------------------------------------------------------------------------------
 
-# --- small parts ----------------------------------------------------------------------------------------
+    @classmethod
+    def _tensor_spec(cls, state: SavedState) -> dict[str, TensorSpec]:
+        return storage.tensor_spec(state)
+
+    def _tensors(self) -> dict[str, npt.NDArray[Any]]:
+        return storage.to_tensors(self._fitted)
+
+    def _fitted_scalars(self) -> dict[str, Any]:
+        return storage.to_scalars(self._fitted)
+
+    @classmethod
+    def _check_values(cls, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
+        storage.check_values(tensors, state)
+
+    def _restore(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
+        self._set_fitted(storage.from_tensors(tensors, state))
 
 
 def _drift_pair(drift: Any) -> tuple[float, float] | None:
+    """The drift of rows and of columns; None if it is to be learned."""
     if drift is None:
         return None
     pair = (drift, drift) if is_number(drift) else tuple(drift) if isinstance(drift, list | tuple) else ()
-    if len(pair) != 2 or not all(is_number(v) and 0 <= v <= LARGEST_DRIFT for v in pair):
+    if len(pair) != 2 or not all(is_number(v) and 0 <= v <= storage.MAX_DRIFT for v in pair):
         raise InputError(
-            f"DynamicEmbedding: drift={short(drift)} must be a variance up to {LARGEST_DRIFT:g}, a pair (rows, "
+            f"DynamicEmbedding: drift={short(drift)} must be a variance up to {storage.MAX_DRIFT:g}, a pair (rows, "
             "columns) of them, or None."
         )
-    return max(float(pair[0]), LEAST_VARIANCE), max(float(pair[1]), LEAST_VARIANCE)
+    return max(float(pair[0]), MIN_VARIANCE), max(float(pair[1]), MIN_VARIANCE)
 
 
 __all__ = ["DynamicEmbedding", "Link", "Mover", "Movers", "Neighbor", "Timeline"]

@@ -1,55 +1,65 @@
-"""Tables and events of a moving map: one onto another's names, later ones behind earlier ones, what they are worth."""
+"""Count tables of a moving map, and operations on its events: align names, append later steps, select a part."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from undertow.errors import InputError
-from undertow.kernels.field.cooccurrence import Table, field_sums
-from undertow.models.dynamic.filter import Array
-from undertow.models.dynamic.init import damp, make_table
-from undertow.text.event_times import order_times
+from undertow.kernels.field.cooccurrence import Table
+from undertow.text.event_times import Time, order_times
 from undertow.text.events import Events
+
+BURSTINESS = 10.0  # to predict: a second mention counts for a third of the first; best on NIPS up to 1993
+
+
+def make_table(counts: Any, n_rows: int) -> Table | None:
+    """The table of the entities that are present; columns are numbered after the n_rows rows. None without counts."""
+    rows, columns = (np.flatnonzero(counts.sum(axis=axis) > 0) for axis in (1, 0))
+    if not len(rows):
+        return None
+    small = sp.csr_array(counts[rows][:, columns], dtype=np.float64)
+    total = float(small.sum())
+    p_rows, p_columns = (np.asarray(small.sum(axis=axis), dtype=np.float64) / total for axis in (1, 0))
+    return Table(small, sp.csr_array(small.T), rows, columns + n_rows, total, p_rows, p_columns)
+
+
+def damp(counts: Any, burstiness: float) -> Any:
+    """log(1 + k c)/log(1 + k): what c repetitions are worth when a count has variance μ + kμ²; k = 0 leaves c."""
+    if burstiness == 0:
+        return counts
+    out = counts.copy()
+    out.data = np.log1p(burstiness * out.data) / np.log1p(burstiness)
+    return out
 
 
 def make_tables(events: Events, burstiness: float) -> list[Table | None]:
+    """One table per step, with repetitions damped."""
     return [make_table(damp(t, burstiness), len(events.row_names)) for t in events.tables]
 
 
-def newcomers(table: Table, mean: Array, seen: npt.NDArray[np.bool_]) -> Array:
-    """Where the search begins: entities never seen before start among their partners, not at the prior's centre."""
-    start = mean.copy()
-    for rows, counts, partners in (
-        (table.rows, table.counts, table.columns),
-        (table.columns, table.transposed, table.rows),
-    ):
-        new = ~seen[rows]
-        if new.any():
-            known = seen[partners].astype(np.float64)
-            weight = counts @ known
-            centre = counts @ (known[:, None] * mean[partners]) / np.maximum(weight, 1e-300)[:, None]
-            start[rows[new]] = centre[new]
-    return start
+# --- events ---------------------------------------------------------------------------------------------
 
 
-def gap_after(events: Events, time: Any) -> float:
-    """Time from the last step to a later one; 1 for labels and for steps that are not later."""
+def gap_after(events: Events, time: Time) -> float:
+    """Time from the last step to a later one; 1 where one of them is a label and the other a number."""
     last = events.times[-1]
     if isinstance(time, str) != isinstance(last, str):
         return 1.0
     ordered, gaps = order_times([*events.times, time])
     k = ordered.index(time)
     if k < len(ordered) - 1:
-        raise InputError(f"The step {time!r} comes before the last one, {last!r}, and is not one of this map's.")
+        raise InputError(
+            f"The step {time!r} is not on this map and comes before its last step {last!r}: give a step of the map or "
+            "a later one."
+        )
     return float(gaps[k])
 
 
-def onto(table: Any, source: Events, target: Events) -> Any:
-    """A table in the order of another's names; what the other does not know is dropped."""
+def align(table: Any, source: Events, target: Events) -> Any:
+    """A table of `source` in the order of the names of `target`; names that `target` lacks are dropped."""
     rows, columns = ({name: k for k, name in enumerate(x)} for x in (target.row_names, target.column_names))
     r = np.array([rows.get(x, -1) for x in source.row_names])
     c = np.array([columns.get(x, -1) for x in source.column_names])
@@ -60,17 +70,15 @@ def onto(table: Any, source: Events, target: Events) -> Any:
     return sp.coo_array((pairs.data[ok], (i[ok], j[ok])), shape=shape).tocsr()
 
 
-def most_frequent_part(events: Events, most: int) -> Events:
-    """The events of at most so many entities, those with the most counts: as large a share of the rows as of the
-    columns. All of them where there are no more.
-    """
+def most_frequent_part(events: Events, max_entities: int) -> Events:
+    """The events of the most frequent entities, the same share of rows as of columns; all events if these are few."""
     n = len(events.row_names) + len(events.column_names)
-    if n <= most:
+    if n <= max_entities:
         return events
     pooled = sp.csr_array(sum(events.tables))
     kept = []
     for axis, names in ((1, events.row_names), (0, events.column_names)):
-        size = max(1, most * len(names) // n)
+        size = max(1, max_entities * len(names) // n)
         kept.append(np.sort(np.argsort(-np.asarray(pooled.sum(axis=axis)), kind="stable")[:size]))
     rows, columns = kept
     return Events(
@@ -79,11 +87,14 @@ def most_frequent_part(events: Events, most: int) -> Events:
     )  # fmt: skip
 
 
-def join_later(old: Events, new: Events) -> Events:
-    """The events of later steps behind those of a map."""
+def append_steps(old: Events, new: Events) -> Events:
+    """The events of later steps after those of a map, over the union of their names."""
     texts = {isinstance(t, str) for t in [*old.times, *new.times]}
     if len(texts) > 1:
-        raise InputError("The new steps and the map's are not alike: one has numbers and the other text.")
+        raise InputError(
+            "The times of the map and of the new events are of different types, numbers and text: give the new events "
+            "times of the map's type."
+        )
     overlap = [t for t in new.times if t in old.times]
     ordered, gaps = order_times([*old.times, *new.times])
     if overlap or ordered[: len(old.times)] != old.times:
@@ -92,17 +103,6 @@ def join_later(old: Events, new: Events) -> Events:
     row_names = sorted({*old.row_names, *new.row_names})
     column_names = sorted({*old.column_names, *new.column_names})
     shell = Events(ordered, gaps, row_names, column_names, [], old.kind_names)
-    tables = [onto(t, old, shell) for t in old.tables] + [onto(t, new, shell) for t in new.tables]
-    # distances in time are measured anew; those of the map stay as they were
+    tables = [align(t, old, shell) for t in old.tables] + [align(t, new, shell) for t in new.tables]
+    # order_times may scale gaps differently now; the gaps of the fitted steps stay as they were
     return Events(ordered, [*old.gaps, *gaps[len(old.times) :]], row_names, column_names, tables, old.kind_names)
-
-
-def mean_log_probability(table: Table, x: Array) -> float:
-    """Mean log p(i, j) of the counts of a table under its own frequencies."""
-    pairs = table.counts.tocoo()
-    X, Y = x[table.rows], x[table.columns]
-    Z = field_sums(X, Y, table.p_rows, table.p_columns).Z
-    log_p = np.log(table.p_rows[pairs.row] * table.p_columns[pairs.col] / Z) - ((X[pairs.row] - Y[pairs.col]) ** 2).sum(
-        1
-    )
-    return float((pairs.data * log_p).sum() / pairs.data.sum())

@@ -1,0 +1,338 @@
+"""Fitting a moving map: alternate path inference and drift updates, then choose the link model.
+
+`fit_map` is the whole fit as a function of events and options; `extend_map` continues the filter over later steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from undertow.errors import InputError
+from undertow.kernels.types import F64
+from undertow.models.dynamic.filter import (
+    Belief,
+    Noise,
+    Path,
+    Settings,
+    filter_path,
+    make_noise,
+    smooth_path,
+    update_variance,
+)
+from undertow.models.dynamic.init import (
+    PREDICT_VARIANCE,
+    TEMPERING,
+    correspondence_analysis,
+    dispersion,
+    initial_paths,
+    static_map,
+)
+from undertow.models.dynamic.link_model import (
+    CANDIDATE_DRIFTS,
+    COLUMN_DRIFT_RATIO,
+    LinkModel,
+    default_link_model,
+    fit_link_model,
+    held_out_links,
+    last_step,
+    most_frequent,
+)
+from undertow.models.dynamic.links import forecast_activity
+from undertow.models.dynamic.path import PathProblem, infer_path
+from undertow.models.dynamic.state import EntityIndex, FittedMap
+from undertow.models.dynamic.tables import BURSTINESS, append_steps, damp, make_table, make_tables, most_frequent_part
+from undertow.models.fitting import LOGGER, Callback, Iteration, run_iterations, run_last_step, shown_log
+from undertow.text.events import Events
+
+MAX_FULL = 1200  # coordinates (entities times dim) up to which "auto" keeps the full covariance
+MAX_FULL_BYTES = 1 << 30  # of the full covariances of all steps
+MAX_FULL_LEARNING = 150  # coordinates up to which the drift is learned with the full covariance
+DRIFT_TOL = 0.02  # relative change of the drift at which learning stops
+INITIAL_DRIFT = 0.1  # of a map to look at, relative to its initial variance
+
+
+class FitOptions(NamedTuple):
+    """The constructor's parameters, checked, with "auto" resolved where the events are not needed for it."""
+
+    dim: int
+    look: bool  # the purpose: to look at (True) or to predict with
+    n_iter: int
+    drift: tuple[float, float] | None  # σ² of rows and of columns; None learns them
+    tempering: float | None
+    burstiness: float | None
+    covariance: str  # "auto", "full" or "blocks"
+    tol: float
+    n_threads: int
+    free_frequencies: bool = False  # on the map for the movement test
+
+
+class Estimate(NamedTuple):
+    """One iteration: the filtered path and what it was inferred with."""
+
+    drift: tuple[float, float]
+    path: Path
+    mode: F64  # (T, n, d) most probable path; the next search starts here
+    covariance: str  # form of the path's covariances
+
+
+def fit_map(
+    events: Events,
+    options: FitOptions,
+    rng: np.random.Generator,
+    *,
+    callbacks: Sequence[Callback] | None = None,
+    verbose: bool = False,
+) -> tuple[FittedMap, list[float]]:
+    """Fit a map to events; returns it with the log evidence after each iteration."""
+    look = options.look
+    covariance, reason = choose_covariance(events, options)
+    burstiness = float(options.burstiness if options.burstiness is not None else 0.0 if look else BURSTINESS)
+    beta = float(options.tempering or (1.0 if look else TEMPERING))
+    settings = Settings("blocks", beta, options.tol, options.n_threads)
+    with shown_log(verbose):
+        LOGGER.info("covariance: %s, %s; burstiness %.3g, tempering %.3g", covariance, reason, burstiness, beta)
+        counts = [damp(t, burstiness) for t in events.tables]
+        problem = make_problem(events.gaps, counts, options, settings, rng)
+        drifts = [options.drift] if options.drift else [(s, COLUMN_DRIFT_RATIO * s) for s in CANDIDATE_DRIFTS]
+        link_model = default_link_model(drifts)
+        if not look:
+            link_model = choose_link_model(events, counts, options, settings, drifts, rng)
+        first = options.drift or link_model.drift
+        learned = look and options.drift is None
+        if learned:
+            first = (INITIAL_DRIFT * problem.initial_variance, INITIAL_DRIFT * problem.initial_variance)
+        stages = plan_stages(problem, covariance, options.n_iter if learned else 1, learned)
+        result = run_iterations(
+            iterate(problem, first, settings, stages, learned),
+            n_iter=sum(n for _, n in stages),
+            callbacks=callbacks,
+            verbose=verbose,
+            stacklevel=5,  # run_iterations, fit_map, fit, its BLAS decorator, the caller
+        )
+        estimate = result.params
+        scale = variance_scale(problem, estimate) if look and options.tempering is None else 1.0
+        if look and not options.free_frequencies:  # the drift of a map to look at is known only now
+            link_model = run_last_step(
+                lambda: choose_link_model(events, counts, options, settings, [estimate.drift], rng, scale),
+                result,
+                default=link_model,
+                stacklevel=5,
+            )
+    if estimate.covariance != covariance:
+        covariance, reason = estimate.covariance, "interrupted before the full covariance was made"
+    fitted = FittedMap(
+        events=events,
+        filtered_means=estimate.path.means,
+        filtered_covariances=estimate.path.covs * scale if scale != 1 else estimate.path.covs,
+        covariance=covariance,
+        covariance_reason=reason,
+        drift=scale * np.array(estimate.drift),
+        start_variance=float(scale * problem.initial_variance),
+        tempering=beta / scale,
+        burstiness=burstiness,
+        link_weights=link_model.weights,
+    )
+    return fitted, result.history
+
+
+def fit_movement_map(events: Events, options: FitOptions, *, verbose: bool = False) -> FittedMap:
+    """The map on which movement is tested: free frequencies, full covariance, at most 3 dimensions.
+
+    Of sets too large for a full covariance the most frequent entities are kept.
+    """
+    dim = min(options.dim, 3)
+    options = options._replace(dim=dim, look=True, covariance="full", free_frequencies=True)
+    max_entities = min(MAX_FULL, int(np.sqrt(MAX_FULL_BYTES / (8 * len(events.times))))) // dim
+    part = most_frequent_part(events, max_entities)
+    return fit_map(part, options, np.random.default_rng(0), verbose=verbose)[0]
+
+
+def choose_covariance(events: Events, options: FitOptions) -> tuple[str, str]:
+    """The covariance form, "full" or "blocks", and the reason in a few words."""
+    n, T, dim = len(events.row_names) + len(events.column_names), len(events.times), options.dim
+    size = n * dim
+    if options.covariance != "auto":
+        return options.covariance, "as asked"
+    if size > MAX_FULL:
+        return "blocks", f"{n} entities in {dim} dimensions are more than {MAX_FULL} coordinates"
+    if 8 * T * size**2 > MAX_FULL_BYTES:
+        return "blocks", f"{T} full covariances of {size} coordinates need more than a gigabyte"
+    return "full", f"{n} entities in {dim} dimensions are few enough"
+
+
+def make_problem(
+    gaps: Sequence[float], counts: list[Any], options: FitOptions, settings: Settings, rng: np.random.Generator
+) -> PathProblem:
+    """Tables, prior and search starts from damped counts."""
+    n_rows, n = counts[0].shape[0], sum(counts[0].shape)
+    tables = [make_table(c, n_rows) for c in counts]
+    pooled = make_table(sum(counts), n_rows)
+    assert pooled is not None  # Events have counts
+    if options.free_frequencies:
+        tables = [table and table._replace(free_frequencies=True) for table in tables]
+        pooled = pooled._replace(free_frequencies=True)
+    variance = None if options.look else PREDICT_VARIANCE
+    start = correspondence_analysis(pooled, n, options.dim, rng)
+    # a search with tempered counts starts at the map of untempered ones
+    static, initial_variance = static_map(pooled, start, settings._replace(beta=1.0), variance)
+    if settings.beta != 1:
+        static, initial_variance = static_map(pooled, static.mean, settings, variance)
+    anchor = static.mean if options.look else np.zeros_like(static.mean)
+    starts = initial_paths(counts, n_rows, static.mean, settings, rng, variance)
+    return PathProblem(gaps, tables, n_rows, anchor, starts, initial_variance)
+
+
+def choose_link_model(
+    events: Events,
+    counts: list[Any],
+    options: FitOptions,
+    settings: Settings,
+    drifts: list[tuple[float, float]],
+    rng: np.random.Generator,
+    scale: float = 1.0,
+) -> LinkModel:
+    """The link model that best predicts the last step from a map of the steps before it."""
+    last = last_step(events.tables)
+    if last is None:
+        return default_link_model(drifts)
+    tables, gaps = events.tables[:last], events.gaps[:last]
+    rows, columns = most_frequent(tables)
+    links = held_out_links(forecast_activity(tables, gaps, events.gaps[last]), events.tables[last], rows, columns)
+    LOGGER.info("fitting the link model to step %s, %d × %d entities", events.times[last], len(rows), len(columns))
+    counts = [c[rows][:, columns] for c in counts[:last]]
+    before = make_problem(gaps, counts, options, settings, rng)
+    return fit_link_model(before, links, events.gaps[last], settings, drifts, scale)
+
+
+# --- learning the drift ---------------------------------------------------------------------------------
+
+
+def plan_stages(problem: PathProblem, covariance: str, n_iter: int, learned: bool) -> list[tuple[str, int]]:
+    """Covariance forms and how many iterations each may take.
+
+    A large full covariance is computed once, after the drift was learned with the cheaper blocks.
+    """
+    if covariance == "full" and problem.anchor.size > MAX_FULL_LEARNING and learned:
+        return [("blocks", n_iter), ("full", 1)]
+    return [(covariance, n_iter)]
+
+
+def iterate(
+    problem: PathProblem,
+    drift: tuple[float, float],
+    settings: Settings,
+    stages: list[tuple[str, int]],
+    learned: bool,
+) -> Iterator[Iteration[Estimate]]:
+    """The finished iterations of all stages."""
+    mode: F64 | None = None
+    for covariance, n_iter in stages:
+        for estimate in learn_drift(problem, drift, settings._replace(covariance=covariance), n_iter, mode, learned):
+            drift, mode, evidence = estimate.drift, estimate.mode, estimate.path.log_evidence
+            if not np.isfinite(evidence):
+                raise _not_finite()
+            yield Iteration(float(evidence), estimate, remark=f"drift {drift[0]:.3g} {drift[1]:.3g}")
+    if mode is None:
+        raise _not_finite()
+
+
+def learn_drift(
+    problem: PathProblem,
+    drift: tuple[float, float],
+    settings: Settings,
+    n_iter: int,
+    mode: F64 | None,
+    learned: bool,
+) -> Iterator[Estimate]:
+    """Alternate path inference and drift updates while the evidence rises; an iteration that lowers it is dropped."""
+    best = -np.inf
+    for k in range(n_iter):
+        noise = make_noise(drift, problem.initial_variance, problem.n_rows, len(problem.anchor))
+        path, mode = infer_path(problem, noise, settings, mode)
+        if not path.log_evidence > best:
+            return
+        best = path.log_evidence
+        yield Estimate(drift, path, mode, settings.covariance)
+        if not learned or k == n_iter - 1 or len(problem.tables) == 1:
+            return
+        old, drift = drift, _updated_drift(problem, drift, path, noise, settings)
+        if np.abs(np.log(np.divide(drift, old))).max() < DRIFT_TOL:
+            return
+
+
+def _updated_drift(
+    problem: PathProblem, old: tuple[float, float], path: Path, noise: Noise, settings: Settings
+) -> tuple[float, float]:
+    _, moves = smooth_path(path, problem.gaps, noise, settings.form)
+    n, d = problem.anchor.shape
+    gaps = np.array(problem.gaps[1:])[:, None]
+    rows, columns = (
+        update_variance(v, moves.squared[:, part], moves.variance[:, part], gaps, d)
+        for v, part in zip(old, (slice(0, problem.n_rows), slice(problem.n_rows, n)), strict=True)
+    )
+    return rows, columns
+
+
+def _not_finite() -> InputError:
+    return InputError(
+        "DynamicEmbedding: the evidence is not finite: the counts, the times or the drift are too large or too "
+        "unequal; rescale them."
+    )
+
+
+def variance_scale(problem: PathProblem, estimate: Estimate) -> float:
+    """The dispersion φ ≥ 1 of the counts: dividing the log posterior by φ keeps the path and scales variances by φ."""
+    noise = make_noise(estimate.drift, problem.initial_variance, problem.n_rows, len(problem.anchor))
+    form = Settings(estimate.covariance).form
+    means = smooth_path(estimate.path, problem.gaps, noise, form)[0].means
+    return max(1.0, dispersion(problem.tables, means).pearson)
+
+
+# --- later steps ----------------------------------------------------------------------------------------
+
+
+def extend_map(
+    fitted: FittedMap, new: Events, log_evidence: float, *, tol: float, n_threads: int
+) -> tuple[FittedMap, float]:
+    """Continue the filter over later steps, and return the log evidence of all steps; earlier ones are not refitted."""
+    events = append_steps(fitted.events, new)
+    means, covs = _with_new_names(fitted, events)
+    T, n = means.shape[:2]
+    settings = Settings(fitted.covariance, fitted.tempering, tol, n_threads)
+    noise = make_noise(tuple(fitted.drift), fitted.start_variance, len(events.row_names), n)
+    tables = make_tables(events, fitted.burstiness)
+    seen = np.zeros(n, dtype=bool)
+    for table in tables[:T]:
+        if table is not None:
+            seen[table.present] = True
+    path = filter_path(tables[T:], events.gaps[T:], Belief(means[-1], covs[-1]), noise, settings, seen, log_evidence)
+    extended = replace(
+        fitted,
+        events=events,
+        filtered_means=np.concatenate((means, path.means)),
+        filtered_covariances=np.concatenate((covs, path.covs)),
+    )
+    return extended, path.log_evidence
+
+
+def _with_new_names(fitted: FittedMap, events: Events) -> tuple[F64, F64]:
+    """Filtered means and covariances with room for the entities that join; these have the initial prior."""
+    old, entities = fitted.entities, EntityIndex.of(events)
+    T, n_old, d = fitted.filtered_means.shape
+    n = len(entities.names)
+    if n == n_old:
+        return fitted.filtered_means, fitted.filtered_covariances
+    place = np.array([entities.find(name, old.kind(i)) for i, name in enumerate(old.names)])
+    means = np.zeros((T, n, d))
+    means[:, place] = fitted.filtered_means
+    covs = np.repeat(fitted.form.isotropic(np.full(n, fitted.start_variance), d)[None], T, axis=0)
+    if fitted.covariance == "blocks":
+        covs[:, place] = fitted.filtered_covariances
+    else:
+        at = (place[:, None] * d + np.arange(d)).ravel()
+        covs[np.ix_(np.arange(T), at, at)] = fitted.filtered_covariances
+    return means, covs
