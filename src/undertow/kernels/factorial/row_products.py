@@ -8,8 +8,8 @@ compiler keeps neither the accumulators in registers nor, for CPUs where that on
 width: so the inner tiles are written as LLVM vectors here. One tile's arithmetic depends on its own rows alone, in
 one order.
 
-Measured (one thread, V = 8,000): plain Numba loops unrolled by hand take 1.7 to 2.7 times the processor time (2.0 in the
-exact E-step at M = 3, K = 10), loops that are not unrolled 6 to 14 times.
+Measured (one thread, V = 8,000): plain Numba loops unrolled by hand take 1.7 to 2.7 times the processor time (2.0 in
+the exact E-step at M = 3, K = 10), loops that are not unrolled 6 to 14 times.
 
 The functions are for other compiled functions: arrays are flat, with offsets and strides in elements.
 """
