@@ -5,12 +5,16 @@ BIN    := $(VENV)/bin
 CORE   := $(VENV)/.core
 DEV    := $(VENV)/.dev
 
-.PHONY: demo test lint format clean
+.PHONY: demo test check lint format clean
 demo: $(CORE)
 	$(BIN)/undertow demo --out demo-output
 
 test: $(DEV) lint
 	$(BIN)/python -m pytest
+
+# the fast part of the tests, for every change; `make test` is everything
+check: $(DEV) lint
+	$(BIN)/python -m pytest -q -m "not slow"
 
 lint: $(DEV)
 	$(BIN)/ruff check .

@@ -13,6 +13,7 @@ The corpus, the counts and the word2vec vectors are kept in --work and taken ove
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 import warnings
@@ -58,7 +59,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--select", action="store_true", help="score on train articles 21-30 instead of dev")
     parser.add_argument("--work", type=Path, default=Path(__file__).parent / "work")
-    parser.add_argument("--lds", default="{}", help="other LDS settings, as a Python dict")
+    parser.add_argument("--lds", default="{}", help="other LDS settings, as a JSON object")
     options = parser.parse_args()
     if options.quick:
         options.select, options.components, options.seeds = True, [20], 1
@@ -106,7 +107,7 @@ def main() -> None:
             vectors = table.vectors_
             row(f"{name}, h={h}", lambda X, v=vectors: [v[vocabulary.encode(s)] for s in X], seconds)
             row(f"{name} ±1, h={h}", lambda X, v=vectors: [beside(v[vocabulary.encode(s)]) for s in X], seconds)
-        settings = {"random_state": 0, "n_jobs": 2, **eval(options.lds)}
+        settings = {"random_state": 0, "n_jobs": 2, **json.loads(options.lds)}
         start_only = {"n_iter": 0, "n_full": 0}
         for name, extra in (
             ("SSID, uniform noise", {**start_only, "noise": "uniform"}),  # as the paper smooths its counts

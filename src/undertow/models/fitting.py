@@ -160,7 +160,7 @@ def run_last_step(
 
 
 def _warn_interrupted(n: int, unit: str, stacklevel: int) -> None:
-    message = f"Interrupted after {_count(n, unit)}; the last finished one is kept."
+    message = f"Interrupted after {_count(n, unit)}; what was finished is kept."
     warnings.warn(message, InterruptedFitWarning, stacklevel=stacklevel)
 
 

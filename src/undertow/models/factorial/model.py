@@ -6,9 +6,8 @@ states are few, inference over them is exact and never looks at the rest of the 
 
 from __future__ import annotations
 
-import sys
-import time
 import warnings
+from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any, Self
 
@@ -30,7 +29,7 @@ from undertow.models.base import (
 from undertow.models.factorial.answers import EXACT_FIT, FactorialAnswers, Text, WordWeight
 from undertow.models.factorial.init import INITS, cluster_start, random_start
 from undertow.models.factorial.learning import Learning, held_out, passes
-from undertow.models.fitting import InterruptedFitWarning, TrainingEvent, check_callbacks, check_share, split_text
+from undertow.models.fitting import FitResult, Iteration, check_callbacks, check_share, run_iterations, split_text
 from undertow.text.corpus import Corpus
 
 MOST_JOINT = 4_000_000  # joint states of which a table can be held
@@ -141,8 +140,9 @@ class FactorialHMM(FactorialAnswers):
         self._warn_of_cost(corpus.n_tokens, engine)
         text, other = split_text(corpus, self.validation, validation)
         rng = check_random_state(self.random_state)
-        params, history, scores = self._em(text, other, self._start(text, rng, engine), rng, engine)
-        self._finish(params, history, scores, corpus)
+        check_callbacks(self.callbacks)
+        result = self._em(text, other, self._start(text, rng, engine), rng, engine)
+        self._finish(result.params, result.history, result.validation_history, corpus)
         return self
 
     def _warn_of_cost(self, n_tokens: int, engine: Engine | None) -> None:
@@ -177,8 +177,9 @@ class FactorialHMM(FactorialAnswers):
             raise InputError("The corpus has another vocabulary than the model: build it with the model's vocabulary_.")
         corpus = as_corpus(corpus)
         text, other = split_text(corpus, self.validation, None)
-        params, history, scores = self._em(text, other, self.params_, check_random_state(self.random_state), engine)
-        self._finish(params, self.history_ + history, self.validation_history_ + scores, corpus)
+        result = self._em(text, other, self.params_, check_random_state(self.random_state), engine)
+        history, scores = self.history_ + result.history, self.validation_history_ + result.validation_history
+        self._finish(result.params, history, scores, corpus)
         return self
 
     def _start(self, text: Corpus, rng: np.random.Generator, engine: Engine | None) -> FactorialParams:
@@ -190,45 +191,37 @@ class FactorialHMM(FactorialAnswers):
             return cluster_start(text, M, K, rng, self._learning(), self.init, place, n_threads)
 
     def _em(
-        self, text: Corpus, other: Corpus | None, start: FactorialParams, rng: np.random.Generator, engine: Any
-    ) -> tuple[FactorialParams, list[float], list[float]]:
-        callbacks = check_callbacks(self.callbacks)
-        began = time.perf_counter()
-        history: list[float] = []
-        scores: list[float] = []
-        best = start
-        own = open_engine("threads", self.n_jobs) if engine is None else None
+        self,
+        text: Corpus,
+        other: Corpus | None,
+        start: FactorialParams,
+        rng: np.random.Generator,
+        engine: Engine | None,
+    ) -> FitResult[FactorialParams]:
         how = self._learning()
-        try:
-            for done in passes(text, start, how, rng, engine or own):
-                score = None if other is None else held_out(done.params, other, how.inference, engine or own)
-                worse = score is not None and bool(scores) and score <= max(scores)
-                if not worse:
-                    best = done.params
-                if score is not None:
-                    scores.append(score)
-                history.append(done.log_likelihood)
-                event = TrainingEvent(len(history), how.n_iter, history[-1], time.perf_counter() - began)
-                if self.verbose:
-                    told = "" if score is None else f", held out {score:.5f}"
-                    line = f"iteration {event.iteration}: {event.objective:.5f} a token{told}, {event.seconds:.1f} s"
-                    print(line, file=sys.stderr)
-                for callback in callbacks:
-                    callback(event)
-                if worse:
-                    break
-        except KeyboardInterrupt:
-            if not history:
-                raise
-            warnings.warn(
-                f"Interrupted after {len(history)} iterations; the last finished one is kept.",
-                InterruptedFitWarning,
-                stacklevel=3,
+        with nullcontext(engine) if engine is not None else open_engine("threads", self.n_jobs) as place:
+            return run_iterations(
+                self._iterations(text, other, start, how, rng, place),
+                n_iter=how.n_iter,
+                unit="pass",
+                callbacks=self.callbacks,
+                verbose=self.verbose,
+                stacklevel=4,
             )
-        finally:
-            if own is not None:
-                own.close()
-        return best, history, scores
+
+    @staticmethod
+    def _iterations(
+        text: Corpus,
+        other: Corpus | None,
+        start: FactorialParams,
+        how: Learning,
+        rng: np.random.Generator,
+        engine: Engine,
+    ) -> Iterator[Iteration[FactorialParams]]:
+        """Passes of EM, each with the likelihood of the held-out text under what it learned."""
+        for done in passes(text, start, how, rng, engine):
+            score = None if other is None else held_out(done.params, other, how.inference, engine)
+            yield Iteration(done.log_likelihood, done.params, score)
 
     def _learning(self) -> Learning:
         return Learning(

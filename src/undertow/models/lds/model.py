@@ -20,6 +20,7 @@ from undertow.kernels.gaussian.linalg import symmetrize
 from undertow.kernels.gaussian.moments import Moments, WordDropout, text_moments
 from undertow.kernels.gaussian.smoother import posterior_covariances
 from undertow.kernels.types import F32, F64, I64
+from undertow.models.answers import Neighbor, Transition
 from undertow.models.base import (
     MOST,
     Estimator,
@@ -38,7 +39,7 @@ from undertow.models.lds import queries, storage
 from undertow.models.lds.em import LikelihoodWarning, e_step, staged_iterations
 from undertow.models.lds.init import check_lags, identify, random_start
 from undertow.models.lds.params import LDSParams, steady_state
-from undertow.models.lds.queries import VIEWS, LDSTables, Neighbor, Recurrence, TokenStream, Transition
+from undertow.models.lds.queries import VIEWS, LDSTables, Recurrence, TokenStream
 from undertow.text.corpus import Corpus
 from undertow.text.counting import MAX_LAGS
 from undertow.text.lag_counts import LagCounts

@@ -13,6 +13,7 @@ from undertow.kernels.gaussian.linalg import doubling_powers, solve_lyapunov, sq
 from undertow.kernels.gaussian.smoother import exact_gains, filter_only, smooth, smooth_exact, whiten_and_normalize
 from undertow.kernels.gaussian.stream import ChainStream
 from undertow.kernels.types import F32, F64, I64
+from undertow.models.answers import Neighbor, Transition
 from undertow.models.lds.params import LDSParams, SteadyState, steady_state
 from undertow.text.vocabulary import Vocabulary
 
@@ -20,21 +21,6 @@ VIEWS = ("type", "filter", "smooth", "features")
 FLOOR = 0.1  # δ: no word's probability falls below this share of its frequency (lds.md §4)
 ESCAPE = 1e-6  # shared by all words, so that none is impossible
 BATCH_NUMBERS = 1 << 25  # tokens × words held at once: 128 MB of float32
-
-
-class Transition(NamedTuple):
-    """Words that lead into others: the strongest steps the hidden state takes."""
-
-    strength: float  # correlation of the words before with the words after, at most 1
-    before: list[str]
-    after: list[str]
-
-
-class Neighbor(NamedTuple):
-    """A word and the cosine of its vector with the vector asked about."""
-
-    word: str
-    cosine: float
 
 
 class Recurrence(NamedTuple):

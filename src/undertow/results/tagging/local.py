@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -13,7 +11,7 @@ import numpy.typing as npt
 from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError, short
 from undertow.models.base import SavedState, TensorSpec, check_number, check_random_state, check_whole
-from undertow.models.fitting import InterruptedFitWarning, TrainingEvent, check_callbacks
+from undertow.models.fitting import Iteration, check_callbacks, run_iterations
 from undertow.results.tagging import network
 from undertow.results.tagging.base import (
     Tagger,
@@ -99,12 +97,18 @@ class LocalTagger(Tagger):
             for part in self._parts(rng, tags)
         ]
         with one_blas_thread():
-            net, history = self._train(rng, *sides[0], *sides[-1], len(labels), callbacks)
+            result = run_iterations(
+                self._train(rng, *sides[0], *sides[-1], len(labels)),
+                n_iter=self.n_iter,
+                unit="pass",
+                callbacks=callbacks,
+                patience=self.patience,
+            )
         vars(self).pop("vocabulary_", None)
         self._set_common(words, tags, features)
-        self.network_ = net
+        self.network_ = result.params
         self.scale_ = scale
-        self.history_ = history
+        self.history_ = result.history
         return self
 
     def _open(self, X: Any, features: list[Representation]) -> tuple[list[list[str]] | None, list[Matrix]]:
@@ -146,37 +150,19 @@ class LocalTagger(Tagger):
         X_held: Matrix,
         y_held: npt.NDArray[np.int64],
         n_labels: int,
-        callbacks: Any,
-    ) -> tuple[Network, list[float]]:
-        net = best = network.start(rng, X.shape[1], self.n_hidden, n_labels)
+    ) -> Iterator[Iteration[Network]]:
+        """Passes of Adam over the labelled tokens, each judged by the held-out ones."""
+        net = network.start(rng, X.shape[1], self.n_hidden, n_labels)
         state = network.adam_start(net)
-        history: list[float] = []
-        began = time.perf_counter()
         step = {"batch_size": self.batch_size, "rate": self.learning_rate, "alpha": self.alpha}
-        try:
-            for iteration in range(1, self.n_iter + 1):
-                net, state = network.epoch(net, state, X, y, rng.permutation(len(X)), **step)  # type: ignore[arg-type]
-                value = network.mean_log_likelihood(net, X_held, y_held)
-                if not np.isfinite(value):
-                    raise InputError(
-                        f"LocalTagger: training diverged in pass {iteration}: lower learning_rate={self.learning_rate}."
-                    )
-                if not history or value > max(history):
-                    best = net
-                history.append(value)
-                for callback in callbacks:
-                    callback(TrainingEvent(iteration, self.n_iter, value, time.perf_counter() - began))
-                if len(history) - 1 - int(np.argmax(history)) >= self.patience:
-                    break
-        except KeyboardInterrupt:
-            if not history:
-                raise
-            warnings.warn(
-                f"Interrupted after {len(history)} passes; the best finished one is kept.",
-                InterruptedFitWarning,
-                stacklevel=3,
-            )
-        return best, history
+        for iteration in range(1, self.n_iter + 1):
+            net, state = network.epoch(net, state, X, y, rng.permutation(len(X)), **step)  # type: ignore[arg-type]
+            value = network.mean_log_likelihood(net, X_held, y_held)
+            if not np.isfinite(value):
+                raise InputError(
+                    f"LocalTagger: training diverged in pass {iteration}: lower learning_rate={self.learning_rate}."
+                )
+            yield Iteration(value, net, held_out=value)
 
     def predict(self, X: Any) -> list[list[str]]:
         """A list of tags for every sentence."""
