@@ -41,7 +41,7 @@ def command(**given: Any) -> None:
         return size_of(corpus) | {
             "layers": model.params_.n_layers,
             "states": model.params_.n_states,
-            "inference": "exact" if model._inference().exact else f"variational ({model.bound})",
+            "inference": "exact" if model._inference_settings().exact else f"variational ({model.bound})",
             "passes": len(model.history_),
             "planned_passes": model.n_iter,
             "objective": round(model.history_[-1], 6),

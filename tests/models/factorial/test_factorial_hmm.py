@@ -19,8 +19,8 @@ from undertow.kernels.chain.small import forward_backward_logs
 from undertow.kernels.factorial.words import FactorialParams, bounded
 from undertow.models.base import CostWarning
 from undertow.models.factorial.em import (
-    Inference,
-    Machine,
+    FactorialInference,
+    InferenceSettings,
     climb,
     count_words,
     m_step,
@@ -61,7 +61,7 @@ def test_counts_of_a_shard_against_all_paths():
     params = start(2, 2, V=4)
     sentences = [[1], [0, 2, 3], [2, 2, 1]]
     ids = np.array([w for s in sentences for w in s], dtype=np.uint32)
-    found = Machine(params, Inference(True))((ids, np.array([0, 1, 4, 7])))
+    found = FactorialInference(params, InferenceSettings(True))((ids, np.array([0, 1, 4, 7])))
     truths = [enumerate_paths(s, *params) for s in sentences]
     for name in ("words", "visits", "first", "pairs", "log_likelihood"):
         assert_allclose(getattr(found, name), sum(t[name] for t in truths), rtol=0, atol=2e-5, err_msg=name)
@@ -81,11 +81,11 @@ def test_count_words_is_add_at():
 def test_em_never_falls_without_smoothing(how):
     params = start(3, 2)
     shard = small_text()
-    inference = Inference(how == "exact", how if how != "exact" else "tilted", max_sweeps=60, tol=1e-7)
+    inference = InferenceSettings(how == "exact", how if how != "exact" else "tilted", max_sweeps=60, tol=1e-7)
     before = -np.inf
     values = []
     for _ in range(6):
-        stats = Machine(params, inference)(shard)
+        stats = FactorialInference(params, inference)(shard)
         assert stats.log_likelihood >= before - 2e-3  # the sweeps' own tolerance, float32 in the kernels
         before = stats.log_likelihood
         values.append(before)
@@ -98,7 +98,7 @@ def test_smoothed_em_never_lowers_the_penalised_likelihood():
     V, joint = 12, 9
     values = []
     for _ in range(6):
-        stats = Machine(params, Inference(True))(shard)
+        stats = FactorialInference(params, InferenceSettings(True))(shard)
         prior = (
             smoothing / joint * np.log(flat_hmm(*params)[2]).sum()
         )  # every word `smoothing` times, in all states alike
@@ -128,7 +128,7 @@ def test_gradient_by_finite_differences():
 
 
 def test_scaling_and_gradient_agree_where_they_end():
-    stats = Machine(start(2, 2, V=8), Inference(True))(small_text(8))
+    stats = FactorialInference(start(2, 2, V=8), InferenceSettings(True))(small_text(8))
     theta = start(2, 2, V=8, seed=1).theta
     once, often = (scale_layers(stats.words, stats.visits, theta, 0.1, n) for n in (1, 400))
     words, visits = smoothed(stats.words, stats.visits, 0.1)
@@ -143,7 +143,7 @@ def test_one_layer_is_em_for_hidden_markov_models():
     params, (ids, offsets) = start(1, 3), small_text()
     other = params
     for _ in range(4):
-        stats = Machine(params, Inference(True))((ids, offsets))
+        stats = FactorialInference(params, InferenceSettings(True))((ids, offsets))
         params = m_step(stats, params, smoothing=0.0, n_passes=1)
         emit = flat_hmm(*other)[2]
         found = forward_backward_logs(np.log(emit.T[ids]), offsets, other.initial[0], other.transition[0])
@@ -162,9 +162,9 @@ def test_one_layer_is_the_hmm_of_this_package(corpus):
     emit = np.maximum(hmm.emission_.dense(), 1e-30)
     params = FactorialParams(hmm.initial_[None], hmm.transition_.dense()[None], np.log(emit).T[:, None].copy())
     params = FactorialParams(*(np.asarray(p, dtype=np.float64) for p in params))
-    machine = Machine(params._replace(theta=bounded(params.theta)), Inference(True))
+    inference = FactorialInference(params._replace(theta=bounded(params.theta)), InferenceSettings(True))
     ids, offsets = np.asarray(corpus.ids), np.asarray(corpus.offsets)
-    found = machine.exact(ids, offsets)
+    found = inference.exact(ids, offsets)
     assert_allclose(found.log_likelihood.sum() / corpus.n_tokens, hmm.score(corpus), rtol=1e-4)
     assert_allclose(found.gamma[:, 0], np.concatenate(hmm.posterior(corpus)), rtol=0, atol=1e-3)
 
@@ -217,7 +217,7 @@ def test_batches_are_kept_and_replaced(corpus, monkeypatch):
         return m_step(stats, params, **settings)
 
     monkeypatch.setattr("undertow.models.factorial.learning.m_step", noted)
-    start_, how = start(2, 3, V=len(corpus.vocabulary)), Learning(Inference(True), 2, 300, 0.5, 1, "closed")
+    start_, how = start(2, 3, V=len(corpus.vocabulary)), Learning(InferenceSettings(True), 2, 300, 0.5, 1, "closed")
     done = list(passes(corpus, start_, how, np.random.default_rng(0), None))
     shards = corpus.shards(100)
     np.random.default_rng(0).shuffle(shards)
@@ -230,7 +230,8 @@ def test_batches_are_kept_and_replaced(corpus, monkeypatch):
     for batch, params in zip(batches, read_with, strict=True):
         for first, stop in batch:
             at = np.asarray(corpus.offsets[first : stop + 1])
-            stats = Machine(params, Inference(True))((np.asarray(corpus.ids[at[0] : at[-1]]), at - at[0]))
+            shard = (np.asarray(corpus.ids[at[0] : at[-1]]), at - at[0])
+            stats = FactorialInference(params, InferenceSettings(True))(shard)
             wanted = stats if wanted is None else wanted.plus(stats)
     for name in ("words", "visits", "first", "pairs", "n_tokens"):
         assert_allclose(getattr(given[n + 1][0], name), getattr(wanted, name), rtol=1e-5, atol=1e-4, err_msg=name)
@@ -329,7 +330,7 @@ def test_bound_beside_the_exact_score(model, corpus):
     gap = model.score(corpus) - model.bound_per_token(corpus)
     assert 0 <= gap < 0.5
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("undertow.models.factorial.answers.EXACT_SCORE", 4)
+        patch.setattr("undertow.models.factorial.model.EXACT_SCORE", 4)
         model._prepare()
         try:
             assert not model.scores_exactly and model.score(corpus) == model.bound_per_token(corpus)
@@ -351,7 +352,7 @@ def test_a_long_query_is_taken_in_pieces(model):
     text = words_of(30, seed=3)
     whole, scores = model.transform(text), model.log_likelihoods(text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("undertow.models.factorial.answers.BATCH_TOKENS", 7)
+        patch.setattr("undertow.models.factorial.queries.BATCH_TOKENS", 7)
         for a, b in zip(whole, model.transform(text), strict=True):
             assert_allclose(a, b, rtol=1e-4, atol=1e-6)
         assert_allclose(model.log_likelihoods(text), scores, rtol=1e-5)

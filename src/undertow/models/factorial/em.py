@@ -38,7 +38,7 @@ L2 = 1e-5  # of the gradient's way, as in the paper
 Shard = tuple[NDArray[Any], NDArray[np.int64]]  # flat ids, offsets
 
 
-class Inference(NamedTuple):
+class InferenceSettings(NamedTuple):
     """How posteriors are found."""
 
     exact: bool
@@ -52,27 +52,27 @@ class Inference(NamedTuple):
         return self.exact or self.bound == "mean_field"
 
 
-class Machine:
+class FactorialInference:
     """Parameters with the tables that inference reads. It travels to workers as its parameters alone."""
 
-    def __init__(self, params: FactorialParams, inference: Inference, log_norm: Floats | None = None) -> None:
-        self.params, self.inference = params, inference
+    def __init__(self, params: FactorialParams, settings: InferenceSettings, log_norm: Floats | None = None) -> None:
+        self.params, self.settings = params, settings
         self.emission: Emission = emission(params.theta)
         self.table: WordTable | None = None
         self.log_norm = log_norm
-        if inference.tabulates and log_norm is None:
+        if settings.tabulates and log_norm is None:
             self.log_norm = log_normaliser(self.emission)
-        if not inference.tabulates:
+        if not settings.tabulates:
             self.table = WordTable.of(self.emission)
 
     def __reduce__(self) -> Any:
-        return Machine, (self.params, self.inference, self.log_norm)
+        return FactorialInference, (self.params, self.settings, self.log_norm)
 
     def __call__(self, shard: Shard) -> FactorialStats:
         """Expected counts of a shard, every word observed."""
         ids, offsets = shard
         V = len(self.params.theta)
-        if self.inference.exact:
+        if self.settings.exact:
             found = self.exact(ids, offsets)
             words = count_words(ids, found.gamma, V)
             return FactorialStats(
@@ -82,7 +82,7 @@ class Machine:
         chains = self.chains(ids, offsets)
         gamma = np.ascontiguousarray(chains.gamma.transpose(1, 0, 2), dtype=np.float32)
         visits, rest = np.empty(0), np.empty((0, 0, 0))
-        if self.inference.bound == "mean_field":
+        if self.settings.bound == "mean_field":
             visits = joint_visits(gamma)
         else:
             assert self.table is not None
@@ -106,7 +106,7 @@ class Machine:
     def chains(self, ids: Any, offsets: Any, missing: Any = None) -> VariationalPosterior:
         return variational_posterior(
             ids, offsets, missing, self.params, self.emission, self.table, self.log_norm,
-            bound=self.inference.bound, max_sweeps=self.inference.max_sweeps, tol=self.inference.tol,
+            bound=self.settings.bound, max_sweeps=self.settings.max_sweeps, tol=self.settings.tol,
         )  # fmt: skip
 
 

@@ -24,7 +24,7 @@ from undertow.kernels.factorial.words import (
     expected_words,
     log_normaliser,
 )
-from undertow.models.factorial.em import Inference, Machine, Shard, m_step
+from undertow.models.factorial.em import FactorialInference, InferenceSettings, Shard, m_step
 from undertow.text.corpus import Corpus
 
 SHARD_TOKENS = 8192
@@ -37,7 +37,7 @@ Batch = list[tuple[int, int]]  # runs of sentences
 class Learning(NamedTuple):
     """How EM goes."""
 
-    inference: Inference
+    inference: InferenceSettings
     n_iter: int
     batch_size: int  # tokens
     smoothing: float
@@ -59,12 +59,12 @@ def passes(
     if corpus.n_tokens > how.batch_size:
         rng.shuffle(shards)  # neighbours in a text are alike; a batch should not be
     batches = cut_batches(shards, corpus, max(how.batch_size, _least_batch(params, corpus.n_tokens)))
-    kept = Kept(params, corpus, len(batches)) if len(batches) > 1 else None
+    kept = IncrementalStats(params, corpus, len(batches)) if len(batches) > 1 else None
     for _ in range(how.n_iter):
         total = 0.0
         for b, batch in enumerate(batches):
-            machine = Machine(params, how.inference)
-            stats = map_reduce(machine, _cut(corpus, batch), FactorialStats.plus, engine=engine)
+            inference = FactorialInference(params, how.inference)
+            stats = map_reduce(inference, _cut(corpus, batch), FactorialStats.plus, engine=engine)
             total += stats.log_likelihood
             if kept is not None:
                 stats = kept.replace(b, stats)
@@ -72,36 +72,36 @@ def passes(
         yield Pass(total / corpus.n_tokens, params)
 
 
-def held_out(params: FactorialParams, other: Corpus, inference: Inference, engine: Engine | None) -> float:
+def held_out(params: FactorialParams, other: Corpus, inference: InferenceSettings, engine: Engine | None) -> float:
     """Log-probability of a token of other text, or the bound on it."""
-    machine = Machine(params, inference)
-    total = map_reduce(partial(_log_likelihood, machine), _cut(other, other.shards(SHARD_TOKENS)), _add, engine=engine)
+    run = FactorialInference(params, inference)
+    total = map_reduce(partial(_log_likelihood, run), _cut(other, other.shards(SHARD_TOKENS)), _add, engine=engine)
     return float(total) / other.n_tokens
 
 
-def _log_likelihood(machine: Machine, shard: Shard) -> float:
-    if machine.inference.exact:
-        return float(machine.exact(*shard, backward=False).log_likelihood.sum())
-    return float(machine.chains(*shard).bound.sum())
+def _log_likelihood(inference: FactorialInference, shard: Shard) -> float:
+    if inference.settings.exact:
+        return float(inference.exact(*shard, backward=False).log_likelihood.sum())
+    return float(inference.chains(*shard).bound.sum())
 
 
 def _add(a: float, b: float) -> float:
     return a + b
 
 
-class Kept:
+class IncrementalStats:
     """The counts of every batch as it was last read, and their sum."""
 
     def __init__(self, params: FactorialParams, corpus: Corpus, n_batches: int) -> None:
         self.n_tokens = corpus.n_tokens
-        self.parts: list[Part | None] = [None] * n_batches
+        self.parts: list[BatchStats | None] = [None] * n_batches
         self.shares = word_shares(params)
         self.unread: Floats | None = np.array(corpus.vocabulary.counts, dtype=np.float64)  # tokens of each word
         self.total: FactorialStats | None = None
 
     def replace(self, b: int, stats: FactorialStats) -> FactorialStats:
         """Put the counts of a batch in the place of those it had; the counts of the whole text."""
-        part, old = Part.of(stats), self.parts[b]
+        part, old = BatchStats.of(stats), self.parts[b]
         self.parts[b] = part
         self.total = part.add_to(stats.scaled(0.0) if self.total is None else self.total, 1.0)
         if old is not None:
@@ -117,14 +117,14 @@ class Kept:
         return scaled._replace(words=self.total.words + np.maximum(self.unread, 0)[:, None, None] * self.shares)
 
 
-class Part(NamedTuple):
+class BatchStats(NamedTuple):
     """Counts of a batch in half the memory: the rows of its words alone, in float32."""
 
     rows: NDArray[np.int64]
     stats: FactorialStats
 
     @classmethod
-    def of(cls, stats: FactorialStats) -> Part:
+    def of(cls, stats: FactorialStats) -> BatchStats:
         rows = np.flatnonzero(stats.words[:, 0].any(axis=1))
         short = [x if isinstance(x, float) else x.astype(np.float32) for x in stats._replace(words=stats.words[rows])]
         return cls(rows, FactorialStats._make(short))

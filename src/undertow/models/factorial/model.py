@@ -7,31 +7,51 @@ states are few, inference over them is exact and never looks at the rest of the 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from undertow.engine import Engine, count_workers, open_engine
-from undertow.errors import InputError
+from undertow.errors import InputError, short
 from undertow.kernels.factorial.variational import BOUNDS
-from undertow.kernels.factorial.words import FactorialParams
+from undertow.kernels.factorial.viterbi import states_to_codes
+from undertow.kernels.factorial.words import FactorialParams, check_params
 from undertow.models.base import (
     MOST,
     CostWarning,
+    Estimator,
+    SavedState,
+    TensorSpec,
     as_corpus,
     check_choice,
     check_number,
     check_random_state,
     check_whole,
+    encode_sentences,
 )
-from undertow.models.factorial.answers import EXACT_FIT, FactorialAnswers, Text, WordWeight
+from undertow.models.factorial.em import FactorialInference, InferenceSettings
 from undertow.models.factorial.init import INITS, cluster_start, random_start
 from undertow.models.factorial.learning import Learning, held_out, passes
+from undertow.models.factorial.queries import (
+    WordWeight,
+    batches,
+    best_paths,
+    draw_states,
+    draw_words,
+    posterior,
+    words_of_state,
+)
 from undertow.models.fitting import FitResult, Iteration, check_callbacks, check_share, run_iterations, split_text
 from undertow.text.corpus import Corpus
+from undertow.text.tokenizer import checked_sentences
 
+VIEWS = ("posterior", "viterbi")
+EXACT_FIT = 10_000  # joint states up to which `inference="auto"` is exact: there it costs less than variational sweeps
+EXACT_SCORE = 100_000  # joint states up to which text is scored exactly, however the model was fitted
+Text = Corpus | Iterable[Sequence[str]]
 MOST_JOINT = 4_000_000  # joint states of which a table can be held
 # Exact inference, measured at 8, 10 and 11 layers of 3 states and 6 of 6: scratch of a worker, and processor time of a
 # token, a joint state, a layer and a state of it
@@ -40,7 +60,7 @@ NS_A_STEP = 0.7
 WORTH_A_WARNING = (1 << 29, 0.05)  # bytes, hours
 
 
-class FactorialHMM(FactorialAnswers):
+class FactorialHMM(Estimator):
     """M chains of K states each, fitted by EM.
 
     n_layers, n_states: M and K. inference: "exact" over the K^M joint states, "variational", or "auto": exact up to
@@ -54,6 +74,7 @@ class FactorialHMM(FactorialAnswers):
     """
 
     kind = "fhmm"
+    params_: FactorialParams
 
     def __init__(
         self,
@@ -113,7 +134,7 @@ class FactorialHMM(FactorialAnswers):
         check_number("FactorialHMM", "smoothing", self.smoothing, 0, 1e9)
         check_share(self.validation, "FactorialHMM")
         count_workers(self.n_jobs)
-        how = self._inference()
+        how = self._inference_settings()
         n_joint = self.n_states**self.n_layers
         if how.tabulates and n_joint > MOST_JOINT:
             what = "inference='exact'" if how.exact else "bound='mean_field'"
@@ -147,7 +168,7 @@ class FactorialHMM(FactorialAnswers):
 
     def _warn_of_cost(self, n_tokens: int, engine: Engine | None) -> None:
         """Say before the work what exact inference over very many joint states will take."""
-        n_joint, how = self.n_states**self.n_layers, self._inference()
+        n_joint, how = self.n_states**self.n_layers, self._inference_settings()
         if not how.exact or n_joint <= EXACT_FIT:
             return
         n_workers = count_workers(self.n_jobs) if engine is None else engine.n_workers
@@ -225,9 +246,13 @@ class FactorialHMM(FactorialAnswers):
 
     def _learning(self) -> Learning:
         return Learning(
-            self._inference(), int(self.n_iter), int(self.batch_size), float(self.smoothing), int(self.m_passes),
+            self._inference_settings(),
+            int(self.n_iter),
+            int(self.batch_size),
+            float(self.smoothing),
+            int(self.m_passes),
             self.update,
-        )  # fmt: skip
+        )
 
     def _finish(self, params: FactorialParams, history: list[float], scores: list[float], corpus: Corpus) -> None:
         """Set the fitted attributes, all at once."""
@@ -236,6 +261,178 @@ class FactorialHMM(FactorialAnswers):
         self.tokenizer_ = corpus.manifest.get("tokenizer")
         self.validation_history_ = scores
         self.history_ = history
+        self._prepare()
+
+    def _inference_settings(self) -> InferenceSettings:
+        exact = self.inference == "exact" or (self.inference == "auto" and self.n_states**self.n_layers <= EXACT_FIT)
+        return InferenceSettings(bool(exact), self.bound, int(self.max_sweeps), float(self.tol))
+
+    def _prepare(self) -> None:
+        p = self.params_
+        how = InferenceSettings(p.n_joint <= EXACT_SCORE, self.bound, int(self.max_sweeps), float(self.tol))
+        self._scorer = FactorialInference(p, how)
+        self._states_inference = FactorialInference(p, self._inference_settings(), self._scorer.log_norm)
+
+    # --- what it gives ----------------------------------------------------------------------------------
+
+    @property
+    def scores_exactly(self) -> bool:
+        """Whether `score` is the log-likelihood itself; otherwise it is the bound on it."""
+        self._check_fitted()
+        return self._scorer.settings.exact
+
+    @property
+    def theta_(self) -> npt.NDArray[np.float64]:
+        return self.params_.theta
+
+    def transform(self, X: Text, view: str = "posterior") -> list[npt.NDArray[np.float32]]:
+        """One float32 array a sentence: "posterior" is (n_tokens, M·K), the probabilities of all layers' states side by
+        side; "viterbi" is (n_tokens, M·K) of 0 and 1, the states of the likeliest path (`decode`).
+
+        A word outside the vocabulary is a missing observation and gets its states from the context; where the
+        vocabulary has classes of unknown words it is observed as its class.
+        """
+        self._check_fitted()
+        if view not in VIEWS:
+            raise InputError(f"view={view!r} must be one of {', '.join(VIEWS)}.")
+        M, K = self.params_.n_layers, self.params_.n_states
+        if view == "viterbi":
+            return [np.eye(K, dtype=np.float32)[s].reshape(len(s), M * K) for s in self.decode(X)]
+        out: list[npt.NDArray[np.float32]] = []
+        for ids, offsets in self._batches(X):
+            gamma = posterior(self._states_inference, ids, offsets, ids == self.vocabulary_.unknown_id).reshape(
+                len(ids), M * K
+            )
+            out.extend(gamma[a:b] for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True))
+        return out
+
+    def posterior(self, X: Text) -> list[npt.NDArray[np.float32]]:
+        """(n_tokens, M, K) probabilities of the layers' states, one array a sentence."""
+        M, K = self.params_.n_layers, self.params_.n_states
+        return [v.reshape(len(v), M, K) for v in self.transform(X)]
+
+    def decode(self, X: Text, method: str = "viterbi") -> list[npt.NDArray[np.int32]]:
+        """(n_tokens, M) states, one array a sentence. Unknown words are missing observations.
+
+        method: "viterbi" is, with exact inference, the likeliest joint path, and with variational inference the
+        likeliest path of each layer's own chain; "posterior" takes each token's likeliest state in each layer.
+        """
+        self._check_fitted()
+        if method not in ("viterbi", "posterior"):
+            raise InputError(f"method={method!r} must be 'viterbi' or 'posterior'.")
+        if method == "posterior":
+            return [v.argmax(axis=2).astype(np.int32) for v in self.posterior(X)]
+        out: list[npt.NDArray[np.int32]] = []
+        for ids, offsets in self._batches(X):
+            states = best_paths(self._states_inference, ids, offsets, ids == self.vocabulary_.unknown_id)
+            out.extend(states[a:b] for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True))
+        return out
+
+    def joint_codes(self, X: Text) -> list[npt.NDArray[np.int64]]:
+        """(n_tokens,) one number for all layers' decoded states, the last layer's running fastest."""
+        return [states_to_codes(s, self.params_.n_states) for s in self.decode(X)]
+
+    def log_likelihoods(self, X: Text) -> npt.NDArray[np.float64]:
+        """(n_sentences,) log-probability of each sentence, exact up to 100,000 joint states, beyond that the bound.
+
+        Unknown words are all one word here, not missing.
+        """
+        self._check_fitted()
+        if not self._scorer.settings.exact:
+            return self.bounds(X)
+        parts = [self._scorer.exact(ids, at, backward=False).log_likelihood for ids, at in self._batches(X)]
+        return np.concatenate(parts) if parts else np.empty(0)
+
+    def bounds(self, X: Text) -> npt.NDArray[np.float64]:
+        """(n_sentences,) variational lower bound on each sentence's log-probability, by the `bound` of the model."""
+        self._check_fitted()
+        inference = self._states_inference
+        if inference.settings.exact:
+            inference = FactorialInference(self.params_, inference.settings._replace(exact=False), inference.log_norm)
+        parts = [inference.chains(ids, offsets).bound for ids, offsets in self._batches(X)]
+        return np.concatenate(parts) if parts else np.empty(0)
+
+    def score(self, X: Text, y: Any = None) -> float:
+        """Mean log-probability of a token (or the bound on it: see `scores_exactly`)."""
+        return self._mean(X, self.log_likelihoods)
+
+    def bound_per_token(self, X: Text) -> float:
+        """Mean of the variational lower bound over the tokens, whatever inference the model uses."""
+        return self._mean(X, self.bounds)
+
+    def _mean(self, X: Text, values: Callable[[Text], npt.NDArray[np.float64]]) -> float:
+        self._check_fitted()
+        sentences = X if isinstance(X, Corpus) else list(checked_sentences(X))
+        n_tokens = sentences.n_tokens if isinstance(sentences, Corpus) else sum(map(len, sentences))
+        if n_tokens == 0:
+            raise InputError("There is no token to score: give at least one.")
+        return float(np.sum(values(sentences)) / n_tokens)
+
+    def perplexity(self, X: Text) -> float:
+        return float(np.exp(-self.score(X)))
+
+    def _batches(self, X: Text) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[np.int64]]]:
+        return batches(encode_sentences(self.vocabulary_, X))
+
+    def top_words(self, layer: int, state: int, n: int = 10, *, min_count: int = 5) -> list[WordWeight]:
+        """The words most tied to a state of a layer, among those seen at least min_count times, by their lift."""
+        self._check_fitted()
+        p, words = self.params_, self.vocabulary_
+        for name, value, size in (("layer", layer, p.n_layers), ("state", state, p.n_states)):
+            if not 0 <= value < size:
+                raise InputError(f"There is no {name} {value}: give 0 to {size - 1}.")
+        return words_of_state(p.theta[:, layer], state, words, n, min_count)
+
+    def sample(self, n_tokens: int = 50, *, random_state: Any = 0, prefix: Sequence[str] = ()) -> list[str]:
+        """Tokens drawn from the model, going on from `prefix`; after the boundary word a sentence begins anew."""
+        self._check_fitted()
+        if isinstance(n_tokens, bool) or not isinstance(n_tokens, int | np.integer) or n_tokens < 0:
+            raise InputError(f"n_tokens={n_tokens!r} must be a whole number, at least 0.")
+        rng = check_random_state(random_state)
+        [before] = encode_sentences(self.vocabulary_, [prefix])
+        states = None
+        if len(before) and before[-1] != self.vocabulary_.boundary_id:
+            missing = before == self.vocabulary_.unknown_id
+            states = draw_states(self._scorer, self._states_inference, before, missing, rng)
+        drawn = draw_words(self.params_, int(n_tokens), states, self.vocabulary_.boundary_id, rng)
+        return [self.vocabulary_.words[i] for i in drawn]
+
+    # --- saving -----------------------------------------------------------------------------------------
+
+    @classmethod
+    def _tensor_spec(cls, state: SavedState) -> dict[str, TensorSpec]:
+        M, K, V = state.fitted["n_layers"], state.fitted["n_states"], state.n_words
+        assert V is not None
+        return {
+            "initial": TensorSpec("float64", (M, K)),
+            "theta": TensorSpec("float64", (V, M, K)),
+            "transition": TensorSpec("float64", (M, K, K)),
+        }
+
+    def _tensors(self) -> dict[str, npt.NDArray[Any]]:
+        return self.params_._asdict()
+
+    def _fitted_scalars(self) -> dict[str, Any]:
+        p = self.params_
+        return {
+            "n_layers": p.n_layers,
+            "n_states": p.n_states,
+            "tokenizer": self.tokenizer_,
+            "validation_history": self.validation_history_,
+        }
+
+    @classmethod
+    def _check_values(cls, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
+        super()._check_values(tensors, state)
+        for name in ("n_layers", "n_states"):
+            if state.fitted[name] != state.params[name]:
+                raise InputError(f"it was fitted with {name}={short(state.fitted[name])}, not {state.params[name]}.")
+        check_params(FactorialParams(**{name: tensors[name] for name in FactorialParams._fields}))
+
+    def _restore(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
+        self.params_ = FactorialParams(**{name: tensors[name] for name in FactorialParams._fields})
+        self.tokenizer_ = state.fitted["tokenizer"]
+        self.validation_history_ = [float(x) for x in state.fitted["validation_history"]]
         self._prepare()
 
 

@@ -1,13 +1,95 @@
-"""What a fitted factorial HMM answers beside posteriors, as functions of its arrays: text, and the words of a state."""
+"""Queries on a fitted factorial HMM, as functions of its inference and arrays."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from undertow.kernels.chain.small import viterbi_logs
+from undertow.kernels.factorial.viterbi import codes_to_states, joint_viterbi
 from undertow.kernels.factorial.words import Emission, FactorialParams, Floats
+from undertow.models.factorial.em import FactorialInference
+from undertow.text.vocabulary import Vocabulary
+
+BATCH_TOKENS = 1 << 16  # of a query: what is held at once
+
+
+class WordWeight(NamedTuple):
+    """A word of a state, by how much more often it comes in that state than elsewhere."""
+
+    word: str
+    lift: float  # log p(state | word) / p(state), over the training text
+    tokens: float  # expected tokens of the word in the state
+
+
+def batches(sentences: Sequence[NDArray[Any]]) -> Iterator[tuple[NDArray[Any], NDArray[np.int64]]]:
+    """Flat ids and offsets of runs of sentences; long texts in several."""
+    lengths = np.array([len(s) for s in sentences], dtype=np.int64)
+    ends = np.cumsum(lengths)
+    first = 0
+    while first < len(sentences):
+        begun = ends[first] - lengths[first]
+        stop = max(first + 1, int(np.searchsorted(ends, begun + BATCH_TOKENS, side="right")))
+        offsets = np.concatenate(([0], np.cumsum(lengths[first:stop]))).astype(np.int64)
+        yield np.concatenate(sentences[first:stop]), offsets
+        first = stop
+
+
+def posterior(
+    inference: FactorialInference, ids: NDArray[Any], offsets: NDArray[np.int64], missing: NDArray[np.bool_]
+) -> NDArray[np.float32]:
+    """(n_tokens, M, K) probabilities of the layers' states."""
+    if inference.settings.exact:
+        return np.asarray(inference.exact(ids, offsets, missing).gamma, dtype=np.float32)
+    chains = inference.chains(ids, offsets, missing)
+    return np.ascontiguousarray(chains.gamma.transpose(1, 0, 2), dtype=np.float32)
+
+
+def best_paths(
+    inference: FactorialInference, ids: NDArray[Any], offsets: NDArray[np.int64], missing: NDArray[np.bool_]
+) -> NDArray[np.int32]:
+    """(n_tokens, M) states: of the best joint path if inference is exact, else of each layer's own chain."""
+    p = inference.params
+    if inference.settings.exact:
+        assert inference.log_norm is not None
+        codes, _ = joint_viterbi(ids, offsets, missing, p, inference.emission, inference.log_norm)
+        return codes_to_states(codes, p.n_layers, p.n_states)
+    scores = inference.chains(ids, offsets, missing).scores
+    paths = [viterbi_logs(scores[m], offsets, p.initial[m], p.transition[m])[0] for m in range(p.n_layers)]
+    return np.stack(paths, axis=1).astype(np.int32)
+
+
+def draw_states(
+    scorer: FactorialInference,
+    inference: FactorialInference,
+    ids: NDArray[np.uint32],
+    missing: NDArray[np.bool_],
+    rng: np.random.Generator,
+) -> list[int]:
+    """States of the last token given all: jointly where joint states are tabulated, else layer by layer."""
+    p = scorer.params
+    if scorer.settings.exact:
+        assert scorer.log_norm is not None
+        joint = filtered_joint(ids, missing, p, scorer.emission, scorer.log_norm)
+        code = np.array([rng.choice(len(joint), p=joint)])
+        return [int(s) for s in codes_to_states(code, p.n_layers, p.n_states)[0]]
+    gamma = posterior(inference, ids, np.array([0, len(ids)]), missing)[-1].astype(np.float64)
+    return [int(rng.choice(p.n_states, p=g / g.sum())) for g in gamma]
+
+
+def words_of_state(theta: Floats, state: int, words: Vocabulary, n: int, min_count: int) -> list[WordWeight]:
+    """The n words most tied to a state of the layer with scores θ (V, K), by their lift."""
+    share = state_shares(theta, words.counts)
+    tokens = words.counts * share[:, state]
+    usual = tokens.sum() / words.counts.sum()
+    lift = np.log(np.maximum(share[:, state], 1e-300)) - np.log(max(usual, 1e-300))
+    allowed = words.counts >= min(min_count, int(words.counts.max()))
+    allowed[: words.n_special] = False
+    order = np.argsort(np.where(allowed, -lift, np.inf), kind="stable")[: min(n, int(allowed.sum()))]
+    return [WordWeight(words.words[i], float(lift[i]), float(tokens[i])) for i in order]
 
 
 def state_shares(theta: Floats, counts: NDArray[np.int64]) -> Floats:
