@@ -7,13 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contract.cases import OTHER_SENTENCES, SENTENCES
+from contract.cases import CASES, OTHER_SENTENCES, SENTENCES, Case
 from contract.reference import DeletedInterpolation
 from undertow.errors import InputError, NotFittedError
-from undertow.models.base import as_corpus, check_random_state, encode_sentences
+from undertow.models.base import Estimator, as_corpus, check_random_state, encode_sentences
 from undertow.models.fitting import check_callbacks
 from undertow.text.corpus import Corpus
 from undertow.text.vocabulary import Vocabulary
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_a_model_is_one_class_over_estimator(case: Case) -> None:
+    """No mixins: a class that is cut into files by inheritance has to be read in all of them at once."""
+    assert type(case.make()).__mro__[1:] == Estimator.__mro__
 
 
 def test_a_foreign_corpus_is_translated_by_words_and_roles() -> None:

@@ -6,7 +6,6 @@ import copy
 import itertools
 import json
 import warnings
-from abc import ABC
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,6 @@ from undertow import LDS, Corpus, LagCounts, load
 from undertow.engine import DaskCluster
 from undertow.errors import InputError
 from undertow.kernels.gaussian.gains import gain_at_missing
-from undertow.models.base import Estimator
 from undertow.models.fitting import InterruptedFitWarning, TrainingEvent
 from undertow.models.lds import em
 from undertow.models.lds.queries import ESCAPE, FLOOR, dropped_probabilities, language_model, token_log_probabilities
@@ -287,10 +285,6 @@ def test_warnings_name_the_line_that_called_fit(counts: LagCounts, monkeypatch: 
     with pytest.warns(em.LikelihoodWarning) as caught:
         lds = LDS(**SMALL).fit(counts)
     assert caught[0].filename == __file__ and np.isfinite(lds.history_).all()
-
-
-def test_no_mixins() -> None:
-    assert LDS.__mro__[1:3] == (Estimator, ABC)
 
 
 def test_transitions(model: LDS) -> None:
