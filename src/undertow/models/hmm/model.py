@@ -270,10 +270,25 @@ class HMM(Estimator):
 
     @one_blas_thread()
     def log_probabilities(self, X: Sentences) -> list[npt.NDArray[np.float64]]:
-        """log p(token | tokens before it), one array a sentence; −inf for a word of probability zero.
+        """Log-probability of each token given the tokens before it.
 
-        Words outside the vocabulary are all one word, the unknown one. If the training text had none, it is a missing
-        observation: it tells nothing of the state, and has the probability of a word never seen (Good–Turing).
+        Words outside the vocabulary count as the unknown word. If the training text had no unknown word, such a token
+        is a missing observation: it does not change the state, and has the Good–Turing probability of a new word.
+
+        Parameters
+        ----------
+        X
+            A Corpus or token lists.
+
+        Returns
+        -------
+        list of arrays (n_tokens,)
+            One a sentence; −inf for a word of probability zero.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
         """
         self._check_fitted()
         out = []
@@ -283,7 +298,25 @@ class HMM(Estimator):
         return out
 
     def score(self, X: Sentences, y: Any = None) -> float:
-        """Mean log-probability of a token."""
+        """Mean log-probability of a token.
+
+        Parameters
+        ----------
+        X
+            A Corpus or token lists.
+        y
+            Ignored; scikit-learn passes it.
+
+        Returns
+        -------
+        float
+            −inf, with a warning that names the word, if some token has probability zero.
+
+        Raises
+        ------
+        InputError
+            If there is no token.
+        """
         X = _reusable(X)
         parts = self.log_probabilities(X)
         n_tokens = sum(len(p) for p in parts)
@@ -298,16 +331,52 @@ class HMM(Estimator):
         return float(np.sum(logs) / n_tokens)
 
     def perplexity(self, X: Sentences) -> float:
+        """Perplexity: exp(−score).
+
+        Parameters
+        ----------
+        X
+            A Corpus or token lists.
+
+        Returns
+        -------
+        float
+            The inverse of the geometric mean of the probabilities of the tokens.
+        """
         return float(np.exp(-self.score(X)))
 
     def next_words(self, prefix: Sequence[str], n: int = 10) -> list[WordProbability]:
-        """The n most probable words after the tokens of `prefix`, which may be empty; only words seen in training."""
+        """The most probable next words, among the words seen in training.
+
+        Parameters
+        ----------
+        prefix
+            The tokens before; may be empty.
+        n
+            How many words.
+
+        Returns
+        -------
+        list of WordProbability
+            Most probable first.
+        """
         p = np.where(self.vocabulary_.counts > 0, self._next(prefix), 0.0)
         order = np.argsort(-p, kind="stable")[:n]
         return [WordProbability(self.vocabulary_.words[i], float(p[i])) for i in order.tolist()]
 
     def next_distribution(self, prefix: Sequence[str]) -> npt.NDArray[np.float64]:
-        """(V,) probability of every word after the tokens of `prefix`; sums to one."""
+        """Distribution of the next word.
+
+        Parameters
+        ----------
+        prefix
+            The tokens before; may be empty.
+
+        Returns
+        -------
+        array (V,)
+            Probability of every word of the vocabulary; sums to one.
+        """
         return self._next(prefix)
 
     @one_blas_thread()
@@ -321,7 +390,22 @@ class HMM(Estimator):
     def sample(
         self, n_tokens: int = 50, *, random_state: int | np.random.Generator | None = None, prefix: Sequence[str] = ()
     ) -> list[str]:
-        """Tokens drawn from the model, going on from `prefix`; after the boundary word a sentence begins anew."""
+        """Draw tokens from the model.
+
+        Parameters
+        ----------
+        n_tokens
+            How many.
+        random_state
+            Seed or generator; None draws differently each time.
+        prefix
+            Tokens to continue from.
+
+        Returns
+        -------
+        list of str
+            The drawn tokens, without the prefix. After the boundary word a new sentence begins.
+        """
         self._check_fitted()
         if isinstance(n_tokens, bool) or not isinstance(n_tokens, int | np.integer) or n_tokens < 0:
             raise InputError(f"n_tokens={n_tokens!r} must be a whole number, at least 0.")
@@ -336,10 +420,20 @@ class HMM(Estimator):
 
     @one_blas_thread()
     def transform(self, X: Sentences, view: str = "features") -> list[npt.NDArray[np.float32]]:
-        """One float32 array (n_tokens, d) a sentence: where the hidden state is, given the whole sentence.
+        """Features of each token: the distribution of its hidden state given the whole sentence.
 
-        view: "posterior" is its distribution, Z wide; "features" is the same up to 512 states, and beyond that what
-        the state says of the next token: a distribution over the F features of a low rank, or over the blocks.
+        Parameters
+        ----------
+        X
+            A Corpus or token lists.
+        view
+            "posterior" is the distribution over the Z states. "features" is the same up to 512 states; with more, the
+            distribution over the F features of a low-rank transition, or over the blocks, for the next token.
+
+        Returns
+        -------
+        list of arrays (n_tokens, d), float32
+            One a sentence.
         """
         self._check_fitted()
         if view not in VIEWS:
@@ -353,7 +447,18 @@ class HMM(Estimator):
         return out
 
     def posterior(self, X: Sentences) -> list[npt.NDArray[np.float32]]:
-        """(n_tokens, Z) distributions of the state of each token, given its sentence."""
+        """Posterior distribution of each token's state.
+
+        Parameters
+        ----------
+        X
+            A Corpus or token lists.
+
+        Returns
+        -------
+        list of arrays (n_tokens, Z), float32
+            One a sentence; the same as ``transform(X, "posterior")``.
+        """
         return self.transform(X, "posterior")
 
     @one_blas_thread()
@@ -373,7 +478,27 @@ class HMM(Estimator):
         return out
 
     def top_words(self, state: int, n: int = 10, *, relevance: float = 0.6) -> list[WordProbability]:
-        """Words of a state; a relevance of 1 ranks by p(word | state), less favours words that stand out there."""
+        """The words that characterize a state.
+
+        Parameters
+        ----------
+        state
+            Number of the state, from 0.
+        n
+            How many words.
+        relevance
+            1 ranks by p(word | state); less favors words that are more frequent in the state than elsewhere.
+
+        Returns
+        -------
+        list of WordProbability
+            With p(word | state), most relevant first.
+
+        Raises
+        ------
+        InputError
+            If there is no such state.
+        """
         self._check_fitted()
         if isinstance(state, bool) or not isinstance(state, int | np.integer) or not 0 <= state < self.params_.n_states:
             raise InputError(f"state={state!r} must be one of 0 to {self.params_.n_states - 1}.")
@@ -382,7 +507,20 @@ class HMM(Estimator):
 
     @one_blas_thread()
     def transitions(self, n: int = 10, *, n_words: int = 5) -> list[Transition]:
-        """The n steps between states that tell most of what comes next, in words."""
+        """The most informative transitions between states, described by words.
+
+        Parameters
+        ----------
+        n
+            How many transitions.
+        n_words
+            How many words describe each state.
+
+        Returns
+        -------
+        list of Transition
+            Probability of the transition, words of the state before and of the state after.
+        """
         self._check_fitted()
         words = {}
         steps = hmm_queries.typical_transitions(self._tables(), n)
