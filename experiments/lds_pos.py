@@ -109,12 +109,6 @@ def main() -> None:
             lines.append(f"| {name} | {width} | {spread(100 * right[name].mean(axis=1))} | {seconds:.0f} |")
             print(lines[-1], flush=True)
 
-        rivals = () if options.quick else (("word2vec CBOW", False), ("word2vec CBOW + classes", True))
-        for name, classes in rivals:
-            table, _, seconds = word2vec(corpus, h, work, classes=classes, workers=2)
-            vectors = table.vectors_
-            row(f"{name}, h={h}", lambda X, _, v=vectors: [v[vocabulary.encode(s)] for s in X], seconds)
-            row(f"{name} ±1, h={h}", lambda X, _, v=vectors: [beside(v[vocabulary.encode(s)]) for s in X], seconds)
         settings = {"n_jobs": 2, **json.loads(options.lds)}
         start_only = {"n_iter": 0, "n_full": 0}
         for name, extra in (
@@ -128,6 +122,12 @@ def main() -> None:
             seconds = float(np.mean([one.wall for one in learned]))
             for view in ("features",) if options.quick else ("type", "filter", "smooth", "features"):
                 row(f"LDS {name} {view}, h={h}", lambda X, i, m=learned, v=view: m[i].model.transform(X, v), seconds)
+        rivals = () if options.quick else (("word2vec CBOW", False), ("word2vec CBOW + classes", True))
+        for name, classes in rivals:
+            table, _, seconds = word2vec(corpus, h, work, classes=classes, workers=2)
+            vectors = table.vectors_
+            row(f"{name}, h={h}", lambda X, _, v=vectors: [v[vocabulary.encode(s)] for s in X], seconds)
+            row(f"{name} ±1, h={h}", lambda X, _, v=vectors: [beside(v[vocabulary.encode(s)]) for s in X], seconds)
         ours = right[f"LDS EM features, h={h}"]
         for rival in [name for name in right if name.startswith("word2vec")]:
             theirs = right[rival]
