@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertow.kernels.chain.sparse import BlockLowRank, BlockPosterior, Blocks, Floats, Ints, live_offsets
-
-Lanes = NDArray[np.int64]
+from undertow.kernels.lanes import longest_first, pack
 
 
 class LowRankStats(NamedTuple):
@@ -44,16 +43,19 @@ class _Text:
         self.at = live_offsets(blocks, self.ids)
         self.blocks = blocks
         lengths = np.diff(bounds)
-        self.order = np.argsort(-lengths, kind="stable")  # long ones first: the lanes alive are always a prefix
-        self.begins = np.asarray(bounds)[:-1][self.order]
-        self.n_alive = np.searchsorted(-lengths[self.order], -np.arange(1, max(lengths, default=0) + 1), side="right")
+        order = longest_first(lengths)
+        self.lanes = pack(np.asarray(bounds)[order], lengths[order])
 
     def steps(self, backwards: bool = False) -> Iterator[tuple[int, NDArray[np.int64]]]:
-        numbers = range(len(self.n_alive))
+        numbers = range(len(self.lanes.n_alive))
         for n in reversed(numbers) if backwards else numbers:
-            yield n, self.begins[: self.n_alive[n]] + n
+            yield n, self.lanes.step(n)
 
-    def groups(self, places: NDArray[np.int64]) -> Iterator[tuple[Lanes, slice, NDArray[np.int64]]]:
+    def n_going_on(self, n: int) -> int:
+        """How many lanes have a token after step n."""
+        return int(self.lanes.n_alive[n + 1]) if n + 1 < len(self.lanes.n_alive) else 0
+
+    def groups(self, places: NDArray[np.int64]) -> Iterator[tuple[Ints, slice, NDArray[np.int64]]]:
         """(lanes, their live states, where these lie in flat arrays) for each block among the tokens at `places`."""
         block = self.block[places]
         order = np.argsort(block, kind="stable")
@@ -96,7 +98,7 @@ def _forward(text: _Text, T: BlockLowRank, initial: Floats, emission: Floats) ->
                 total = now.sum(axis=1, dtype=np.float64)
             now *= (1 / total[:, None]).astype(np.float32)
             values[where] = now
-            going_on = lanes < (text.n_alive[n + 1] if n + 1 < len(text.n_alive) else 0)
+            going_on = lanes < text.n_going_on(n)
             if going_on.any():
                 features[here[going_on] + 1] = now[going_on] @ T.R[live]
     return _Forward(values, features, norm)
@@ -116,7 +118,7 @@ def _backward(text: _Text, T: BlockLowRank, forward: _Forward, emission: Floats)
         for lanes, live, where in text.groups(places):
             here = places[lanes]
             beta = np.ones(where.shape, dtype=np.float32)
-            going_on = lanes < (text.n_alive[n + 1] if n + 1 < len(text.n_alive) else 0)
+            going_on = lanes < text.n_going_on(n)
             if going_on.any():
                 beta[going_on] = behind[here[going_on] + 1] @ T.R[live].T
                 now = smooth[where[going_on]] * beta[going_on]
