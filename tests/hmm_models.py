@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from undertow.kernels.chain.band import BandLowRank
+from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, PairSparse, offsets
 from undertow.kernels.chain.inference import ChainParams
 from undertow.kernels.chain.operators import Dense, LowRank
 from undertow.kernels.chain.smoothing import smoothed_columns, smoothed_rows
-from undertow.kernels.chain.sparse import BlockLowRank, Blocks, PairSparse, offsets
 
 WORD_BLOCK = np.array([0, 0, 1, 1, 1, 2, 2, 0, -1])
 SIZES = np.array([2, 5, 1])

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from undertow.engine import count_workers
 from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError
+from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, PairSparse
 from undertow.kernels.chain.inference import ChainParams
 from undertow.kernels.chain.operators import Dense, LowRank
-from undertow.kernels.chain.sparse import BlockLowRank, Blocks, PairSparse
 from undertow.models.base import check_random_state
 from undertow.models.fitting import FitResult, Iteration, run_iterations
 from undertow.models.hmm.em import perplexity_remark, unseen_mass

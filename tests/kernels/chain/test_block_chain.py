@@ -11,7 +11,7 @@ from hmm_models import blocks_and_emission, low_rank, pair_sparse
 from oracles.discrete_chain_dense import block_masses, dense_answers, enumerated
 from undertow.kernels.chain import sparse as block_chain
 from undertow.kernels.chain import sparse_low_rank as block_low_rank
-from undertow.kernels.chain.sparse import Blocks, PairSparse
+from undertow.kernels.chain.block_operators import Blocks, PairSparse, live_firsts, word_probabilities
 
 TEXT = np.array([0, 1, 3, 8, 5, 6, 2, 7, 8, 8, 4, 2, 3])  # word 8 is a missing observation
 BOUNDS = np.array([0, 5, 5, 12, 13])
@@ -112,7 +112,7 @@ def test_parts_of_the_matrix_are_those_of_the_dense_one(form: str) -> None:
         live = slice(None) if b < 0 else slice(blocks.first[b], blocks.first[b + 1])
         alpha = rng.random(len(D))[live]
         np.testing.assert_allclose(T.push_from(b, alpha), alpha @ D[live], rtol=1e-5)
-    found = block_chain.word_probabilities(blocks, initial, emission)
+    found = word_probabilities(blocks, initial, emission)
     np.testing.assert_allclose(found, initial @ blocks.dense_emission(emission), rtol=1e-5)
     z = np.array([7, 0, 3, 3])
     if form == "low rank":
@@ -131,7 +131,7 @@ def test_distributions_over_live_states_are_spread_and_projected(form: str) -> N
     rng = np.random.default_rng(9)
     blocks, emission, initial = blocks_and_emission(rng)
     posterior = functions(form)[1](TEXT, BOUNDS, blocks, operator(form, rng, blocks), initial, emission)
-    low, whole = block_chain.live_firsts(blocks, TEXT), spread(blocks, posterior, TEXT)
+    low, whole = live_firsts(blocks, TEXT), spread(blocks, posterior, TEXT)
     table = rng.random((blocks.n_states, 3)).astype(np.float32)
     np.testing.assert_array_equal(block_chain.spread_live(posterior, low, blocks.n_states), whole)
     np.testing.assert_allclose(block_chain.project_live(posterior, low, table), whole @ table, rtol=1e-5)

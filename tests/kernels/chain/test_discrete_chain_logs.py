@@ -9,7 +9,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from oracles.hmm_paths import enumerate_paths
 from sentences import is_one_sentence
 from undertow.errors import InputError
-from undertow.kernels.chain import small as discrete_chain_logs
 from undertow.kernels.chain.inference import forward_backward_logs, viterbi_logs
 
 
@@ -85,13 +84,12 @@ def test_messages_that_all_but_vanish_are_kept_in_logs():
     assert_allclose(result.pairs, [[0, 0], [0, 2]], rtol=1e-3, atol=1e-3)
 
 
-def test_the_number_of_threads_changes_no_bit(monkeypatch):
-    monkeypatch.setattr(discrete_chain_logs, "CHUNK_TOKENS", 50)
+def test_the_number_of_threads_changes_no_bit():
     rng = np.random.default_rng(0)
     initial, transition = random_chain(rng, 7)
     offsets = bounds(rng.integers(0, 20, 60))
     log_obs = rng.normal(size=(offsets[-1], 7))
-    one, two = (forward_backward_logs(log_obs, offsets, initial, transition, n_threads=n) for n in (1, 3))
+    one, two = (forward_backward_logs(log_obs, offsets, initial, transition, n, chunk_tokens=50) for n in (1, 3))
     for a, b in zip(one, two, strict=True):
         assert_array_equal(a, b)
     assert_allclose(one.pairs.sum(), offsets[-1] - np.count_nonzero(np.diff(offsets)), rtol=1e-12)

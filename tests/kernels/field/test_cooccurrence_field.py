@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from oracles import dynamic_dense as dense
 from undertow.kernels.field import cooccurrence as field
+from undertow.kernels.lanes import ordered_map
 from undertow.models.dynamic.tables import make_table
 from waiting import HANGS
 
@@ -60,8 +61,7 @@ def test_blocks_are_the_diagonal_of_the_matrix(d: int) -> None:
     np.testing.assert_allclose(blocks, field.clip_eigenvalues(expected), rtol=1e-9, atol=1e-11)
 
 
-def test_tiles_add_up_and_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(field, "SMALL", 1 << 17)
+def test_tiles_add_up_and_threads_change_no_bit() -> None:
     rng = np.random.default_rng(1)
     a, w, d = 3 * field.TILE_ROWS - 5, 2 * field.TILE_COLUMNS + 7, 2
     X, Y = rng.standard_normal((a, d)), rng.standard_normal((w, d))
@@ -71,14 +71,13 @@ def test_tiles_add_up_and_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch)
     np.testing.assert_allclose(one.Z, K.sum(), rtol=1e-12)
     np.testing.assert_allclose(one.rows, K @ field.features(Y, 2), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(one.columns, K.T @ field.features(X, 2), rtol=1e-9, atol=1e-12)
-    assert a * w > field.SMALL
-    three = field.field_sums(X, Y, p, q, order=2, n_threads=3)
+    three = field.field_sums(X, Y, p, q, order=2, n_threads=3, serial_below=0)
     assert three.rows.tobytes() == one.rows.tobytes() and three.columns.tobytes() == one.columns.tobytes()
     # threads do not come along into a forked process: it must not wait for those of its parent
     all_at_work = threading.Barrier(3)
-    list(field._in_order(lambda _: all_at_work.wait(HANGS), range(3), 3))
+    list(ordered_map(lambda _: all_at_work.wait(HANGS), range(3), 3))
     with multiprocessing.get_context("fork").Pool(1) as forked:
-        there = forked.apply_async(field.field_sums, (X, Y, p, q, 2, 3)).get(timeout=HANGS)
+        there = forked.apply_async(field.field_sums, (X, Y, p, q, 2, 3, 0)).get(timeout=HANGS)
     assert there.rows.tobytes() == one.rows.tobytes()
 
 

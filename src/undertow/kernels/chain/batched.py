@@ -14,8 +14,7 @@ one slab a chunk, and the way back computes each chunk once more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +22,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from undertow.kernels.chain.operators import TransitionOperator
+from undertow.kernels.lanes import Buffers, groups_of_lanes, pack
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
@@ -61,19 +61,6 @@ class Chunk(NamedTuple):
     base: int  # the batch's row of the buffer's row 0
 
 
-class Buffers:
-    """What one thread works in; arrays grow and are kept from batch to batch: fresh pages cost as much as products."""
-
-    def __init__(self) -> None:
-        self.arrays: dict[str, Array] = {}
-
-    def take(self, name: str, n_rows: int, n_columns: int, dtype: Any) -> Array:
-        held = self.arrays.get(name)
-        if held is None or held.size < n_rows * n_columns or held.dtype != dtype:
-            held = self.arrays[name] = np.empty(n_rows * n_columns, dtype=dtype)
-        return held[: n_rows * n_columns].reshape(n_rows, n_columns)
-
-
 def floor_of(dtype: Any) -> Any:
     """The least probability of a state that is kept; no message exceeds one over it."""
     return np.dtype(dtype).type(1e-30 if dtype == np.float32 else 1e-280)
@@ -91,24 +78,9 @@ def n_lanes(n_states: int, n_sentences: int) -> int:
 def batches(ids: Array, offsets: Ints, n_states: int) -> Iterator[Batch]:
     """Sentences by falling length, as many as there are lanes at a time; empty ones are left out."""
     length = np.diff(offsets)
-    by_length = np.argsort(-length, kind="stable")[: np.count_nonzero(length)]
-    lanes = n_lanes(n_states, len(by_length))
-    for start in range(0, len(by_length), lanes):
-        some = by_length[start : start + lanes]
-        n_alive = np.searchsorted(-length[some], -np.arange(length[some[0]]), side="left").astype(np.int64)
-        at = np.concatenate(([0], np.cumsum(n_alive)))
-        token = packed_tokens(offsets[some], n_alive, at)
-        yield Batch(some, n_alive, at, token, ids[token].astype(np.int64))
-
-
-@njit(cache=True, nogil=True)
-def packed_tokens(begin: Any, n_alive: Any, at: Any) -> Any:
-    """Equivalent to concatenating `begin[: n_alive[t]] + t` over all t."""
-    out = np.empty(at[-1], dtype=np.int64)
-    for t in range(len(n_alive)):
-        for r in range(n_alive[t]):
-            out[at[t] + r] = begin[r] + t
-    return out
+    for some in groups_of_lanes(length, n_lanes(n_states, int(np.count_nonzero(length)))):
+        lanes = pack(offsets[some], length[some])
+        yield Batch(some, lanes.n_alive, lanes.at, lanes.token, ids[lanes.token].astype(np.int64))
 
 
 @njit(cache=True, nogil=True)
@@ -337,29 +309,3 @@ def _back(
             waist = (routes[some], pulled) if operator.width else (None, None)
             operator.accumulate_expected(alpha[some], messages, transition_stats, *waist)
         top = low - 1
-
-
-def in_order(work: Callable[[Any, Buffers], Any], items: Iterator[Any], n_threads: int) -> Iterator[Any]:
-    """work(item, buffers) for all items, results in their order, few of them waiting at a time."""
-    if n_threads == 1:
-        buffers = Buffers()
-        for item in items:
-            yield work(item, buffers)
-        return
-    free = [Buffers() for _ in range(n_threads)]
-
-    def one(item: Any) -> Any:
-        buffers = free.pop()
-        try:
-            return work(item, buffers)
-        finally:
-            free.append(buffers)
-
-    waiting: list[Future[Any]] = []
-    with ThreadPoolExecutor(n_threads) as pool:
-        for item in items:
-            waiting.append(pool.submit(one, item))
-            if len(waiting) > n_threads:
-                yield waiting.pop(0).result()
-        for future in waiting:
-            yield future.result()

@@ -14,7 +14,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from undertow.kernels.chain.sparse import BlockLowRank, Blocks, PairSparse, offsets
+from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, PairSparse, offsets
+from undertow.kernels.types import F32, F64, I64
 
 DISCOUNT = 0.75  # of Kneser and Ney
 
@@ -38,9 +39,9 @@ class Smoothing(NamedTuple):
 class BlockBigram(NamedTuple):
     """Kneser–Ney smoothed p(b'|b): `seen` where a pair was seen, else reserve[b] · lower[b']."""
 
-    seen: NDArray[np.float64]  # (P,) in the order of the pairs
-    reserve: NDArray[np.float64]  # (G,)
-    lower: NDArray[np.float64]  # (G,)
+    seen: F64  # (P,) in the order of the pairs
+    reserve: F64  # (G,)
+    lower: F64  # (G,)
 
 
 class PairLayout(NamedTuple):
@@ -49,12 +50,12 @@ class PairLayout(NamedTuple):
     pair: NDArray[np.int32]  # (G, G), -1: not seen
     before: NDArray[np.int32]  # (P,)
     after: NDArray[np.int32]
-    counts: NDArray[np.int64]
-    starts: NDArray[np.int64]  # (P + 1,)
+    counts: I64
+    starts: I64  # (P + 1,)
 
 
 def pair_layout(
-    block_ids: NDArray[Any], bounds: NDArray[Any], sizes: NDArray[np.int64], also: NDArray[np.bool_] | None = None
+    block_ids: NDArray[Any], bounds: NDArray[Any], sizes: I64, also: NDArray[np.bool_] | None = None
 ) -> PairLayout:
     """Pairs of neighbouring blocks within each sequence; those marked in `also` (G, G) too, be there none."""
     G = len(sizes)
@@ -79,7 +80,7 @@ def block_bigram(layout: PairLayout, discount: float = DISCOUNT) -> BlockBigram:
     """Interpolated Kneser–Ney; the lower order counts in how many contexts a block came, plus one so that none is 0."""
     G = len(layout.pair)
     there = layout.counts > 0
-    lower: NDArray[np.float64] = np.bincount(layout.after[there], minlength=G) + np.ones(G)
+    lower: F64 = np.bincount(layout.after[there], minlength=G) + np.ones(G)
     lower /= lower.sum()
     total = np.bincount(layout.before, weights=layout.counts, minlength=G)
     taken = np.minimum(layout.counts, discount)
@@ -139,8 +140,8 @@ def _smooth_pairs(
 
 
 def smooth_transitions(
-    counts: NDArray[np.float64],
-    n_states: NDArray[np.float64],
+    counts: F64,
+    n_states: F64,
     blocks: Blocks,
     layout: PairLayout,
     bigram: BlockBigram,
@@ -174,7 +175,7 @@ def smooth_transitions(
     return PairSparse(blocks.first, layout.pair, layout.starts, data, leave, arrive)
 
 
-def shares(n_states: NDArray[np.float64], first: NDArray[np.int64]) -> NDArray[np.float64]:
+def shares(n_states: F64, first: I64) -> F64:
     """Each state's share of its block's tokens; equal shares in a block that has none."""
     sizes = np.diff(first)
     total = np.add.reduceat(n_states, first[:-1])
@@ -184,9 +185,9 @@ def shares(n_states: NDArray[np.float64], first: NDArray[np.int64]) -> NDArray[n
 
 
 def smooth_low_rank_transition(
-    out: NDArray[np.float64],
-    into: NDArray[np.float64],
-    share: NDArray[np.float64],
+    out: F64,
+    into: F64,
+    share: F64,
     blocks: Blocks,
     smoothing: Smoothing,
 ) -> BlockLowRank:
@@ -208,9 +209,7 @@ def smooth_low_rank_transition(
     return BlockLowRank(blocks.first, R.astype(np.float32), ET.astype(np.float32))
 
 
-def smooth_emission(
-    counts: NDArray[np.float64], words: NDArray[Any], blocks: Blocks, smoothing: Smoothing, unseen: float
-) -> NDArray[np.float32]:
+def smooth_emission(counts: F64, words: NDArray[Any], blocks: Blocks, smoothing: Smoothing, unseen: float) -> F32:
     """Emission numbers from expected counts and the words' own counts; words of block -1 share the mass `unseen`."""
     block, first, starts = blocks
     known = block >= 0
@@ -227,7 +226,7 @@ def smooth_emission(
     return np.asarray(out, dtype=np.float32)
 
 
-def state_tokens(counts: NDArray[np.float64], blocks: Blocks) -> NDArray[np.float64]:
+def state_tokens(counts: F64, blocks: Blocks) -> F64:
     """(Z,) expected tokens of each state."""
     block, first, starts = blocks
     known = block >= 0
@@ -237,7 +236,7 @@ def state_tokens(counts: NDArray[np.float64], blocks: Blocks) -> NDArray[np.floa
     return np.asarray(found, dtype=np.float64)
 
 
-def state_shares(tokens: NDArray[np.float64], words: NDArray[Any], blocks: Blocks) -> NDArray[np.float64]:
+def state_shares(tokens: F64, words: NDArray[Any], blocks: Blocks) -> F64:
     """(Z,) share of each state in the text: its block's, which is counted, times its own in the block.
 
     No block is without, though no chunk with its words was read yet.
@@ -247,18 +246,16 @@ def state_shares(tokens: NDArray[np.float64], words: NDArray[Any], blocks: Block
     return distribution(distribution(of_block)[blocks.state_block()] * shares(tokens, blocks.first))
 
 
-def smooth_initial(
-    counts: NDArray[np.float64], share: NDArray[np.float64], smoothing: Smoothing
-) -> NDArray[np.float32]:
+def smooth_initial(counts: F64, share: F64, smoothing: Smoothing) -> F32:
     """Starts, backing off to the states' shares of the whole text."""
     return distribution(counts + smoothing.initial * share).astype(np.float32)
 
 
-def distribution(x: NDArray[np.float64]) -> NDArray[np.float64]:
+def distribution(x: F64) -> F64:
     """x scaled to sum to one; uniform if it has nothing."""
     total = x.sum()
     return np.asarray(x / total) if total > 0 else np.full(len(x), 1.0 / len(x))
 
 
-def _not_zero(x: NDArray[np.float64]) -> NDArray[np.float64]:
+def _not_zero(x: F64) -> F64:
     return np.where(x > 0, x, 1.0)

@@ -11,7 +11,8 @@ order, so the number of threads changes no bit.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,17 +20,16 @@ from numpy.typing import NDArray
 from undertow.errors import InputError
 from undertow.kernels.chain.batched import (
     Batch,
-    Buffers,
     ChainParams,
     Forward,
     add_rows,
     batches,
-    in_order,
     run_batch,
 )
 from undertow.kernels.chain.operators import add_into
 from undertow.kernels.chain.small import ChainPosterior, forward_backward_logs, viterbi_logs
 from undertow.kernels.chain.smoothing import check_rows
+from undertow.kernels.lanes import Buffers, ordered_map, with_buffers
 
 __all__ = [
     "ChainParams",
@@ -46,6 +46,7 @@ __all__ = [
 ]
 
 Array = NDArray[Any]
+T = TypeVar("T")
 
 
 class Stats(NamedTuple):
@@ -106,11 +107,14 @@ def e_step(
     free: list[_Sums] = []  # fresh pages for every batch would cost as much as some of its products
 
     def one_batch(batch: Batch, buffers: Buffers) -> tuple[Forward, _Sums]:
-        sums = free.pop() if free else _Sums(params)
+        try:
+            sums = free.pop()
+        except IndexError:
+            sums = _Sums(params)
         to = sums.start(batch)
         return run_batch(params, batch, buffers, sums.counts, to, sums.transition, sums.initial), sums
 
-    for way, sums in in_order(one_batch, batches(ids, offsets, Z), n_threads):
+    for way, sums in _map_batches(one_batch, batches(ids, offsets, Z), n_threads):
         log_likelihood += float(way.log_probs().sum())
         n_tokens += int(np.count_nonzero(way.batch.word >= 0))
         np.add(initial, sums.initial, out=initial)
@@ -125,6 +129,11 @@ def e_step(
         transition = params.transition.empty_stats()
     dead = np.sort(np.concatenate(impossible))
     return Stats(log_likelihood, n_tokens, initial, transition, emission, dead)
+
+
+def _map_batches(work: Callable[[Batch, Buffers], T], some: Iterable[Batch], n_threads: int) -> Iterator[T]:
+    """work(batch, buffers) for all batches. Few are in flight: what one adds may be as large as the parameters."""
+    return ordered_map(with_buffers(work), some, n_threads, in_flight=n_threads + 1)
 
 
 class _Sums:
@@ -182,7 +191,7 @@ def forward(
         log_prob[batch.token] = way.log_probs()
         return way.impossible[way.impossible >= 0]
 
-    dead = list(in_order(one_batch, batches(ids, offsets, Z), n_threads))
+    dead = list(_map_batches(one_batch, batches(ids, offsets, Z), n_threads))
     return ForwardResult(log_prob, states, last, np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *dead])))
 
 
@@ -200,7 +209,7 @@ def posterior(
     def one_batch(batch: Batch, buffers: Buffers) -> None:
         run_batch(params, batch, buffers, out, batch.token, None, None)
 
-    for _ in in_order(one_batch, batches(ids, offsets, len(params.initial)), n_threads):
+    for _ in _map_batches(one_batch, batches(ids, offsets, len(params.initial)), n_threads):
         pass
     return out
 

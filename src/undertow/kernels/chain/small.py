@@ -9,8 +9,6 @@ impossible there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +16,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from undertow.errors import InputError
+from undertow.kernels.lanes import equal_runs, ordered_map
 
 CHUNK_TOKENS = 1 << 13  # a chunk has its own K × K sums; which tokens it holds depends on the text alone
 MOST_CHUNKS = 64
@@ -34,7 +33,12 @@ class ChainPosterior(NamedTuple):
 
 
 def forward_backward_logs(
-    log_obs: NDArray[Any], offsets: NDArray[Any], initial: NDArray[Any], transition: NDArray[Any], n_threads: int = 1
+    log_obs: NDArray[Any],
+    offsets: NDArray[Any],
+    initial: NDArray[Any],
+    transition: NDArray[Any],
+    n_threads: int = 1,
+    chunk_tokens: int = CHUNK_TOKENS,
 ) -> ChainPosterior:
     """Exact posteriors of independent chains: log_obs (N, K) are scores of tokens, offsets (n + 1,) bound sentences.
 
@@ -44,7 +48,7 @@ def forward_backward_logs(
     """
     log_obs, offsets, initial, transition = _checked(log_obs, offsets, initial, transition)
     n, K = len(offsets) - 1, len(initial)
-    edges = sentence_chunks(offsets)
+    edges = sentence_chunks(offsets, chunk_tokens)
     log_likelihood, gamma = np.zeros(n), np.empty_like(log_obs)
     first, pairs = np.zeros((len(edges) - 1, K)), np.zeros((len(edges) - 1, K, K))
 
@@ -53,7 +57,7 @@ def forward_backward_logs(
         out = log_likelihood[edges[c] : edges[c + 1]]
         return int(_forward_backward(log_obs, bounds, initial, transition, out, gamma, first[c], pairs[c]))
 
-    _refuse(max(_in_threads(one_chunk, len(edges) - 1, n_threads), default=-1))
+    _refuse(max(ordered_map(one_chunk, range(len(edges) - 1), n_threads), default=-1))
     return ChainPosterior(log_likelihood, gamma, first.sum(axis=0), pairs.sum(axis=0) * transition)
 
 
@@ -72,19 +76,10 @@ def viterbi_logs(
     return paths, log_prob
 
 
-def sentence_chunks(offsets: NDArray[np.int64]) -> list[int]:
+def sentence_chunks(offsets: NDArray[np.int64], chunk_tokens: int = CHUNK_TOKENS) -> list[int]:
     """Edges of runs of whole sentences with about equal numbers of tokens: a matter of the text, not of the threads."""
-    n, n_tokens = len(offsets) - 1, int(offsets[-1])
-    n_chunks = min(MOST_CHUNKS, max(1, n_tokens // CHUNK_TOKENS))
-    inner = np.searchsorted(offsets, n_tokens * np.arange(1, n_chunks) / n_chunks)
-    return [int(e) for e in np.unique(np.concatenate(([0], inner, [n])))]
-
-
-def _in_threads(work: Callable[[int], int], n_chunks: int, n_threads: int) -> list[int]:
-    if n_threads == 1 or n_chunks < 2:
-        return [work(c) for c in range(n_chunks)]
-    with ThreadPoolExecutor(n_threads) as pool:
-        return list(pool.map(work, range(n_chunks)))
+    n_chunks = min(MOST_CHUNKS, max(1, int(offsets[-1]) // chunk_tokens))
+    return [int(e) for e in equal_runs(offsets, n_chunks)]
 
 
 def _checked(log_obs: Any, offsets: Any, initial: Any, transition: Any) -> tuple[NDArray[Any], ...]:

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from undertow.kernels.chain.sparse import BlockLowRank, BlockPosterior, Blocks, Floats, Ints, live_offsets
-
-Lanes = NDArray[np.int64]
+from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, live_offsets
+from undertow.kernels.chain.sparse import BlockPosterior
+from undertow.kernels.lanes import longest_first, pack
+from undertow.kernels.types import F32, F64, I64
 
 
 class LowRankStats(NamedTuple):
@@ -23,10 +24,10 @@ class LowRankStats(NamedTuple):
 
     log_likelihood: float
     n_tokens: int
-    out: NDArray[np.float64]  # (Z, F) n(z, f)
-    into: NDArray[np.float64]  # (Z, F) n(f, z'), by z'
-    emission: NDArray[np.float64]
-    initial: NDArray[np.float64]  # (Z,)
+    out: F64  # (Z, F) n(z, f)
+    into: F64  # (Z, F) n(f, z'), by z'
+    emission: F64
+    initial: F64  # (Z,)
 
     def __add__(self, other: LowRankStats) -> LowRankStats:  # type: ignore[override]
         return LowRankStats(*(a + b for a, b in zip(self, other, strict=True)))  # type: ignore[operator]
@@ -38,46 +39,46 @@ class LowRankStats(NamedTuple):
 class _Text:
     """Token places cut into steps: the n-th step has the n-th token of every sequence that is so long."""
 
-    def __init__(self, ids: NDArray[Any], bounds: Ints, blocks: Blocks) -> None:
+    def __init__(self, ids: NDArray[Any], bounds: I64, blocks: Blocks) -> None:
         self.ids = np.asarray(ids, dtype=np.int64)
         self.block = blocks.word_block[self.ids]
         self.at = live_offsets(blocks, self.ids)
         self.blocks = blocks
         lengths = np.diff(bounds)
-        self.order = np.argsort(-lengths, kind="stable")  # long ones first: the lanes alive are always a prefix
-        self.begins = np.asarray(bounds)[:-1][self.order]
-        self.n_alive = np.searchsorted(-lengths[self.order], -np.arange(1, max(lengths, default=0) + 1), side="right")
+        order = longest_first(lengths)
+        self.lanes = pack(np.asarray(bounds)[order], lengths[order])
 
-    def steps(self, backwards: bool = False) -> Iterator[tuple[int, NDArray[np.int64]]]:
-        numbers = range(len(self.n_alive))
+    def steps(self, backwards: bool = False) -> Iterator[tuple[int, I64]]:
+        numbers = range(len(self.lanes.n_alive))
         for n in reversed(numbers) if backwards else numbers:
-            yield n, self.begins[: self.n_alive[n]] + n
+            yield n, self.lanes.step(n)
 
-    def groups(self, places: NDArray[np.int64]) -> Iterator[tuple[Lanes, slice, NDArray[np.int64]]]:
+    def n_going_on(self, n: int) -> int:
+        """How many lanes have a token after step n."""
+        return int(self.lanes.n_alive[n + 1]) if n + 1 < len(self.lanes.n_alive) else 0
+
+    def groups(self, places: I64) -> Iterator[tuple[I64, slice, I64]]:
         """(lanes, their live states, where these lie in flat arrays) for each block among the tokens at `places`."""
         block = self.block[places]
         order = np.argsort(block, kind="stable")
         cuts = np.flatnonzero(np.diff(block[order])) + 1
         for lanes in np.split(order, cuts):
-            b = int(block[lanes[0]])
-            live = slice(0, self.blocks.n_states)
-            if b >= 0:
-                live = slice(int(self.blocks.first[b]), int(self.blocks.first[b + 1]))
+            live = self.blocks.live(int(block[lanes[0]]))
             yield lanes, live, self.at[places[lanes], None] + np.arange(live.stop - live.start)
 
-    def emitted(self, emission: Floats, places: NDArray[np.int64], k: int) -> Floats:
+    def emitted(self, emission: F32, places: I64, k: int) -> F32:
         """(n, k or 1) emission numbers of the tokens at `places`, which are of one block."""
         width = 1 if self.block[places[0]] < 0 else k
         return np.asarray(emission[self.blocks.starts[self.ids[places], None] + np.arange(width)])
 
 
 class _Forward(NamedTuple):
-    values: Floats  # filtered
-    features: Floats  # (T, F): α_{t-1}'R, from which token t was predicted
-    norm: NDArray[np.float64]
+    values: F32  # filtered
+    features: F32  # (T, F): α_{t-1}'R, from which token t was predicted
+    norm: F64
 
 
-def _forward(text: _Text, T: BlockLowRank, initial: Floats, emission: Floats) -> _Forward:
+def _forward(text: _Text, T: BlockLowRank, initial: F32, emission: F32) -> _Forward:
     values = np.empty(text.at[-1], dtype=np.float32)
     features = np.zeros((len(text.ids), T.R.shape[1]), dtype=np.float32)
     norm = np.empty(len(text.ids))
@@ -96,18 +97,18 @@ def _forward(text: _Text, T: BlockLowRank, initial: Floats, emission: Floats) ->
                 total = now.sum(axis=1, dtype=np.float64)
             now *= (1 / total[:, None]).astype(np.float32)
             values[where] = now
-            going_on = lanes < (text.n_alive[n + 1] if n + 1 < len(text.n_alive) else 0)
+            going_on = lanes < text.n_going_on(n)
             if going_on.any():
                 features[here[going_on] + 1] = now[going_on] @ T.R[live]
     return _Forward(values, features, norm)
 
 
 class _Backward(NamedTuple):
-    ahead: Floats  # like values: emission ∘ β, scaled so that ξ = α R E ahead
-    behind: Floats  # (T, F): E·ahead of token t, on the scale of ahead
+    ahead: F32  # like values: emission ∘ β, scaled so that ξ = α R E ahead
+    behind: F32  # (T, F): E·ahead of token t, on the scale of ahead
 
 
-def _backward(text: _Text, T: BlockLowRank, forward: _Forward, emission: Floats) -> tuple[Floats, _Backward]:
+def _backward(text: _Text, T: BlockLowRank, forward: _Forward, emission: F32) -> tuple[F32, _Backward]:
     """Smoothed distributions, and what is needed for counts."""
     smooth = forward.values.copy()
     ahead = np.zeros_like(smooth)
@@ -116,7 +117,7 @@ def _backward(text: _Text, T: BlockLowRank, forward: _Forward, emission: Floats)
         for lanes, live, where in text.groups(places):
             here = places[lanes]
             beta = np.ones(where.shape, dtype=np.float32)
-            going_on = lanes < (text.n_alive[n + 1] if n + 1 < len(text.n_alive) else 0)
+            going_on = lanes < text.n_going_on(n)
             if going_on.any():
                 beta[going_on] = behind[here[going_on] + 1] @ T.R[live].T
                 now = smooth[where[going_on]] * beta[going_on]
@@ -137,7 +138,7 @@ def _backward(text: _Text, T: BlockLowRank, forward: _Forward, emission: Floats)
 
 
 def filter_low_rank(
-    ids: NDArray[Any], bounds: Ints, blocks: Blocks, T: BlockLowRank, initial: Floats, emission: Floats
+    ids: NDArray[Any], bounds: I64, blocks: Blocks, T: BlockLowRank, initial: F32, emission: F32
 ) -> BlockPosterior:
     """Filtered distributions p(z_t | x_≤t); `bounds` are the edges of independent sequences."""
     text = _Text(ids, bounds, blocks)
@@ -146,7 +147,7 @@ def filter_low_rank(
 
 
 def smooth_low_rank(
-    ids: NDArray[Any], bounds: Ints, blocks: Blocks, T: BlockLowRank, initial: Floats, emission: Floats
+    ids: NDArray[Any], bounds: I64, blocks: Blocks, T: BlockLowRank, initial: F32, emission: F32
 ) -> BlockPosterior:
     """Smoothed distributions p(z_t | x)."""
     text = _Text(ids, bounds, blocks)
@@ -155,7 +156,7 @@ def smooth_low_rank(
 
 
 def low_rank_statistics(
-    ids: NDArray[Any], bounds: Ints, blocks: Blocks, T: BlockLowRank, initial: Floats, emission: Floats
+    ids: NDArray[Any], bounds: I64, blocks: Blocks, T: BlockLowRank, initial: F32, emission: F32
 ) -> LowRankStats:
     """The E-step: expected counts of z → f, f → z', emissions and starts."""
     text = _Text(ids, bounds, blocks)
@@ -177,7 +178,7 @@ def low_rank_statistics(
     return LowRankStats(float(_log(forward.norm).sum()), len(text.ids), out, into, n_emission, n_initial)
 
 
-def _add_words(total: NDArray[np.float64], blocks: Blocks, ids: Ints, mass: Floats, missing: bool) -> None:
+def _add_words(total: F64, blocks: Blocks, ids: I64, mass: F32, missing: bool) -> None:
     """Add the distributions of tokens of one block to the counts of their words."""
     order = np.argsort(ids, kind="stable")
     begins = np.flatnonzero(np.diff(ids[order], prepend=-1))
@@ -188,6 +189,6 @@ def _add_words(total: NDArray[np.float64], blocks: Blocks, ids: Ints, mass: Floa
     total[blocks.starts[words, None] + np.arange(sums.shape[1])] += sums
 
 
-def _log(norm: NDArray[np.float64]) -> NDArray[np.float64]:
+def _log(norm: F64) -> F64:
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(norm))

@@ -14,16 +14,17 @@ from numpy.typing import NDArray
 
 from undertow.errors import InputError
 from undertow.kernels.chain.alias import AliasRows, alias_rows, build_row, draw_alias, draw_row, draw_weights
-from undertow.kernels.chain.sparse import BlockLowRank, Blocks, Floats, Ints, PairSparse, offsets
+from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, PairSparse, offsets
+from undertow.kernels.types import F32, I64
 
 
 class WordTables(NamedTuple):
     """Alias tables of the words of each state, one state behind the other; `built` says which are ready."""
 
-    words: NDArray[np.int64]  # words of the blocks, one block behind the other
-    word_starts: Ints  # (G + 1,) where those of a block begin
-    block: Ints  # (Z,) of each state
-    starts: Ints  # (Z + 1,) where the table of a state begins
+    words: I64  # words of the blocks, one block behind the other
+    word_starts: I64  # (G + 1,) where those of a block begin
+    block: I64  # (Z,) of each state
+    starts: I64  # (Z + 1,) where the table of a state begins
     threshold: NDArray[np.float32]
     other: NDArray[np.int32]
     built: NDArray[np.bool_]
@@ -41,7 +42,7 @@ class BlockTables(NamedTuple):
 
 
 def block_tables(
-    blocks: Blocks, T: PairSparse | BlockLowRank, drawable: NDArray[np.bool_], masses: Floats | None = None
+    blocks: Blocks, T: PairSparse | BlockLowRank, drawable: NDArray[np.bool_], masses: F32 | None = None
 ) -> BlockTables:
     """Room for all tables; none is built yet. `drawable` (V,) marks the words that may be drawn.
 
@@ -74,7 +75,7 @@ def sample_blocks(
     rng: np.random.Generator,
     blocks: Blocks,
     T: PairSparse | BlockLowRank,
-    emission: Floats,
+    emission: F32,
     tables: BlockTables,
     *,
     stop: int = -1,

@@ -8,15 +8,23 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from undertow.kernels.chain.sparse import BlockLowRank, Blocks, Floats, Ints, PairSparse, _live, _range, live_offsets
+from undertow.kernels.chain.block_operators import (
+    BlockLowRank,
+    Blocks,
+    PairSparse,
+    live_blocks,
+    live_offsets,
+    live_states,
+)
+from undertow.kernels.types import F32, I64
 
 
 @njit(cache=True, nogil=True)
 def _best_from(T: Any, b: int, b_next: int, score: Any, out: Any, came: Any) -> None:
     """out[z'] = max_z score[z] + log T[z, z'] over live states, `came` the z that reaches it (from 0 within b)."""
     first, pair, starts, data, leave, arrive = T
-    low, high = _range(b, len(first) - 1)
-    low_next, high_next = _range(b_next, len(first) - 1)
+    low, high = live_blocks(b, len(first) - 1)
+    low_next, high_next = live_blocks(b_next, len(first) - 1)
     base, base_next = first[low], first[low_next]
     out[: first[high_next] - base_next] = -np.inf
     came[: first[high_next] - base_next] = 0
@@ -39,7 +47,7 @@ def _viterbi(ids: Any, bounds: Any, B: Any, T: Any, initial: Any, emission: Any,
     for s in range(len(bounds) - 1):
         for t in range(bounds[s], bounds[s + 1]):
             b = word_block[ids[t]]
-            low, k = _live(b, first)
+            low, k = live_states(b, first)
             if t == bounds[s]:
                 for x in range(k):
                     following[x] = np.log(initial[low + x])
@@ -53,12 +61,10 @@ def _viterbi(ids: Any, bounds: Any, B: Any, T: Any, initial: Any, emission: Any,
             else:
                 path[t] = came[at[t + 1] + path[t + 1]]
     for t in range(len(ids)):
-        path[t] += _live(word_block[ids[t]], first)[0]
+        path[t] += live_states(word_block[ids[t]], first)[0]
 
 
-def viterbi_blocks(
-    ids: NDArray[Any], bounds: Ints, blocks: Blocks, T: PairSparse, initial: Floats, emission: Floats
-) -> NDArray[np.int64]:
+def viterbi_blocks(ids: NDArray[Any], bounds: I64, blocks: Blocks, T: PairSparse, initial: F32, emission: F32) -> I64:
     """(T,) the states of the most probable path of each sequence; the first of equals."""
     ids, bounds = np.ascontiguousarray(ids, dtype=np.uint32), np.asarray(bounds, dtype=np.int64)
     at = live_offsets(blocks, ids)
@@ -68,8 +74,8 @@ def viterbi_blocks(
 
 
 def viterbi_low_rank(
-    ids: NDArray[Any], bounds: Ints, blocks: Blocks, T: BlockLowRank, initial: Floats, emission: Floats
-) -> NDArray[np.int64]:
+    ids: NDArray[Any], bounds: I64, blocks: Blocks, T: BlockLowRank, initial: F32, emission: F32
+) -> I64:
     """The states of the most probable joint path z_1, f_1, z_2, f_2, …: on T itself the maximum does not factor."""
     path = np.zeros(len(ids), dtype=np.int64)
     with np.errstate(divide="ignore"):

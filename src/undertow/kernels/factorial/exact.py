@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from undertow.kernels.factorial.row_products import VECTOR_BYTES, dots, flush_tiny, mix, set_control_word
 from undertow.kernels.factorial.words import Emission, FactorialParams, Floats
+from undertow.kernels.lanes import groups_of_lanes
 
 MEMORY = 1 << 27  # bytes of α that a group of sentences may keep; longer ones are cut and α computed again
 MISSING, ENDED = -1, -2
@@ -342,13 +343,6 @@ def _group(
     return least
 
 
-def _groups(lengths: NDArray[np.int64], n_lanes: int) -> list[NDArray[np.int64]]:
-    """Sentences by falling length, n_lanes at a time; those without a word are left out."""
-    order = np.argsort(-lengths, kind="stable")
-    order = order[lengths[order] > 0]
-    return [order[a : a + n_lanes] for a in range(0, len(order), n_lanes)]
-
-
 def exact_posterior(
     ids: NDArray[Any],
     offsets: NDArray[np.int64],
@@ -383,7 +377,7 @@ def exact_posterior(
     constant[words < 0] = 0.0
     sums = np.concatenate(([0.0], np.cumsum(constant)))
     out.log_likelihood[:] = sums[offsets[1:]] - sums[offsets[:-1]]
-    for group in _groups(lengths, LANES):
+    for group in groups_of_lanes(lengths, LANES):
         for precision in (np.dtype(dtype), np.dtype(np.float64)):
             part, least = _run_group(
                 words, offsets, group, params, e.factors, inverse_norm, out.gamma, precision, backward
@@ -412,7 +406,7 @@ def _run_group(
     rows[: len(group)] = offsets[group]
     lengths[: len(group)] = offsets[group + 1] - offsets[group]
     T = int(lengths.max())
-    table = np.full((T, LANES), ENDED, dtype=np.int64)
+    table = np.full((T, LANES), ENDED, dtype=np.int64)  # padded, not packed: a vector has all lanes in every step
     for l in range(len(group)):
         table[: lengths[l], l] = words[rows[l] : rows[l] + lengths[l]]
     size, slab = K**M * LANES, K ** (M - 1) * LANES

@@ -18,15 +18,12 @@ Tiles are added in a fixed order, so the result does not depend on the number of
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from undertow.kernels.field import association
+from undertow.kernels.lanes import ordered_map
 from undertow.kernels.types import F64, I64
 
 TILE_ROWS, TILE_COLUMNS = 64, 1024  # half a megabyte: a tile stays in the cache for its three uses
@@ -66,7 +63,15 @@ def features(X: F64, order: int) -> F64:
     return np.ascontiguousarray(np.concatenate(parts, axis=1))
 
 
-def field_sums(X: F64, Y: F64, p_rows: F64, p_columns: F64, order: int = 1, n_threads: int = 1) -> FieldSums:
+def field_sums(
+    X: F64,
+    Y: F64,
+    p_rows: F64,
+    p_columns: F64,
+    order: int = 1,
+    n_threads: int = 1,
+    serial_below: int = SMALL,
+) -> FieldSums:
     """Equivalent to `K = np.outer(p_rows, p_columns) * np.exp(-cdist(X, Y)**2)`, `K @ features(Y)`, `K.T @
     features(X)`.
     """
@@ -88,27 +93,13 @@ def field_sums(X: F64, Y: F64, p_rows: F64, p_columns: F64, order: int = 1, n_th
         return rows, columns
 
     row_parts, columns = [], np.zeros((len(Y), of_rows.shape[1]))
-    for part, add in _in_order(strip, range(0, len(X), TILE_ROWS), n_threads if len(X) * len(Y) > SMALL else 1):
+    for part, add in ordered_map(
+        strip, range(0, len(X), TILE_ROWS), n_threads if len(X) * len(Y) > serial_below else 1
+    ):
         row_parts.append(part)
         columns += add
     rows = np.concatenate(row_parts)
     return FieldSums(float(rows[:, 0].sum()), rows, columns)
-
-
-def _in_order(function: Any, items: range, n_threads: int) -> Iterator[Any]:
-    """Results in the order of the items, computed by threads, at most 2 n_threads results in memory."""
-    if n_threads == 1:
-        yield from map(function, items)
-        return
-    pool = _pool(n_threads, os.getpid())
-    for start in range(0, len(items), 2 * n_threads):
-        yield from pool.map(function, items[start : start + 2 * n_threads])
-
-
-@cache
-def _pool(n_threads: int, process: int) -> ThreadPoolExecutor:
-    """A pool kept between calls (starting threads took a fifth of the time), one per process: forks copy no threads."""
-    return ThreadPoolExecutor(n_threads)
 
 
 # --- likelihood and score -------------------------------------------------------------------------------

@@ -10,14 +10,14 @@ dies out. This is exact to rounding and, unlike windows with a burn-in, does not
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from undertow.kernels.lanes import Buffers, longest_first, ordered_map, with_buffers
+from undertow.kernels.lanes import pack as pack_lanes
 from undertow.kernels.types import F32, I64
 
 CHUNK_TOKENS = 1 << 14  # measured at h = 200: fewer make thin GEMMs, more leave the cache
@@ -80,8 +80,7 @@ def run_sentences(
     chunk_tokens: int,
 ) -> None:
     """Write the rows of the given sentences into filtered and smoothed, a chunk of like lengths at a time."""
-    by_length = np.argsort(-length, kind="stable")
-    by_length = by_length[: np.count_nonzero(length)]
+    by_length = longest_first(length)
     if len(by_length) == 0:
         return
     begin, length = begin[by_length], length[by_length]
@@ -91,28 +90,16 @@ def run_sentences(
     while edges[-1] < len(length):
         done = int(ends[edges[-1] - 1]) if edges[-1] else 0
         edges.append(max(int(np.searchsorted(ends, done + chunk_tokens, side="right")), edges[-1] + 1))
-    scratch: list[F32] = []  # one buffer a thread: fresh pages for every chunk would cost as much as the GEMMs
+    n_columns = filtered.shape[1] * (1 if smoothed is None else 2)
 
-    def one_chunk(start: int, stop: int) -> None:
-        packed = pack(begin[start:stop], length[start:stop], steps.memory)
-        n_rows, n_columns = packed.at[-1], filtered.shape[1] * (1 if smoothed is None else 2)
-        Z = scratch.pop() if scratch else np.empty((0, n_columns), dtype=np.float32)
-        if len(Z) < n_rows:
-            Z = np.empty((n_rows, n_columns), dtype=np.float32)
+    def one_chunk(c: int, buffers: Buffers) -> None:
+        some = slice(edges[c], edges[c + 1])
+        packed = pack(begin[some], length[some], steps.memory)
+        Z = buffers.take("means", packed.at[-1], n_columns, np.float32)
         _chunk_means(Z, packed, ids, missing, table, steps, kinds, filtered, smoothed)
-        scratch.append(Z)
 
-    _in_threads(one_chunk, edges, n_threads)
-
-
-def _in_threads(work: Callable[[int, int], None], edges: list[int], n_threads: int) -> None:
-    if n_threads == 1 or len(edges) == 2:
-        for start, stop in zip(edges[:-1], edges[1:], strict=True):
-            work(start, stop)
-        return
-    with ThreadPoolExecutor(n_threads) as pool:
-        for _ in pool.map(work, edges[:-1], edges[1:]):
-            pass
+    for _ in ordered_map(with_buffers(one_chunk), range(len(edges) - 1), n_threads):
+        pass
 
 
 def pack(begin: I64, length: I64, memory: int) -> Packed:
@@ -126,32 +113,16 @@ def pack(begin: I64, length: I64, memory: int) -> Packed:
         j = np.arange(len(sentence)) - np.repeat(np.cumsum(n_pieces) - n_pieces, n_pieces)
         inner, n, whole = begin[sentence], n_pieces[sentence], length[sentence]
         begin, length = inner + whole * j // n, whole * (j + 1) // n - whole * j // n
-        by_length = np.argsort(-length, kind="stable")
+        by_length = longest_first(length)
         begin, length = begin[by_length], length[by_length]
         rank = np.empty_like(by_length)
         rank[by_length] = np.arange(len(by_length))
         previous = np.where(j > 0, np.roll(rank, 1), -1)[by_length]
         following = np.where(j < n - 1, np.roll(rank, -1), -1)[by_length]
-    alive = np.searchsorted(-length, -np.arange(length[0]), side="left")
-    at = np.concatenate(([0, alive[0]], alive[0] + np.cumsum(alive)))
-    order, s_rows = _packed_rows(begin, alive, at)
-    return Packed(alive.tolist(), at.tolist(), order, s_rows, length, previous, following)
-
-
-@njit(cache=True, nogil=True)
-def _packed_rows(begin: Any, alive: Any, at: Any) -> Any:
-    """Token and smoothed row of each packed row.
-
-    Equivalent to concatenating `begin[: alive[t]] + t` and `at[t] + arange(alive[t])` over all t.
-    """
-    order = np.empty(at[-1] - at[1], dtype=np.int64)
-    s_rows = np.empty(at[-1] - at[1], dtype=np.int64)
-    for t in range(len(alive)):
-        first = at[t + 1] - at[1]
-        for r in range(alive[t]):
-            order[first + r] = begin[r] + t
-            s_rows[first + r] = at[t] + r
-    return order, s_rows
+    lanes = pack_lanes(begin, length)
+    at = np.concatenate(([0], lanes.n_alive[0] + lanes.at))  # a slab more: filtered and smoothed means are staggered
+    s_rows = np.arange(len(lanes.token)) + np.repeat(at[:-2] - lanes.at[:-1], lanes.n_alive)
+    return Packed(lanes.n_alive.tolist(), at.tolist(), lanes.token, s_rows, length, previous, following)
 
 
 @njit(cache=True, nogil=True)

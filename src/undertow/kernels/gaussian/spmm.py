@@ -1,19 +1,18 @@
 """Sparse times dense in threads: chunks of rows with equal numbers of non-zeros, pulled by whoever is free.
 
 Zipf's law puts most non-zeros into few rows, so equal numbers of rows would leave one thread with nearly all the
-work. The threads are Python's and the kernel releases the GIL: Numba's own threading aborts when it is entered from
-several Python threads. A row is summed by one thread in one order, so the number of threads changes no bit.
+work. A row is summed by one thread in one order, so the number of threads changes no bit.
 """
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from undertow.kernels.lanes import equal_runs, ordered_map
 from undertow.kernels.types import I64
 
 CHUNKS_PER_THREAD = 8  # few enough to cost nothing, many enough that the last one is short
@@ -46,10 +45,7 @@ def _multiply_rows(indptr: Any, indices: Any, data: Any, X: Any, out: Any, start
 
 def row_chunks(indptr: NDArray[Any], n_chunks: int) -> I64:
     """Edges of at most n_chunks runs of rows with about equal cost, a row costing its non-zeros plus one."""
-    n_rows = len(indptr) - 1
-    cost = indptr - indptr[0] + np.arange(n_rows + 1)
-    inner = np.searchsorted(cost, cost[-1] * np.arange(1, n_chunks) / n_chunks)
-    return np.unique(np.concatenate(([0], inner, [n_rows]))).astype(np.int64)
+    return equal_runs(indptr - indptr[0] + np.arange(len(indptr)), n_chunks)
 
 
 def spmm(
@@ -74,11 +70,10 @@ def spmm(
         _multiply_rows(indptr, indices, data, X, out, 0, n_rows)
         return out
     edges = row_chunks(indptr, CHUNKS_PER_THREAD * n_threads)
-    with ThreadPoolExecutor(n_threads) as pool:
-        chunks = [
-            pool.submit(_multiply_rows, indptr, indices, data, X, out, start, stop)
-            for start, stop in zip(edges[:-1], edges[1:], strict=True)
-        ]
-        for chunk in chunks:
-            chunk.result()
+
+    def one_chunk(c: int) -> None:
+        _multiply_rows(indptr, indices, data, X, out, edges[c], edges[c + 1])
+
+    for _ in ordered_map(one_chunk, range(len(edges) - 1), n_threads):
+        pass
     return out

@@ -18,10 +18,11 @@ from undertow.engine import Engine, map_reduce
 from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError
 from undertow.kernels.chain import block_smoothing
+from undertow.kernels.chain.block_operators import Blocks
 from undertow.kernels.chain.block_smoothing import BlockBigram, PairLayout, Smoothing
 from undertow.kernels.chain.inference import ChainParams
 from undertow.kernels.chain.smoothing import smoothed_columns
-from undertow.kernels.chain.sparse import Blocks, BlockStats
+from undertow.kernels.chain.sparse import BlockStats
 from undertow.kernels.chain.sparse_low_rank import LowRankStats
 from undertow.kernels.types import F64, I64
 from undertow.models.fitting import Iteration

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from undertow.errors import InputError
 from undertow.kernels.chain.band import BandLowRank, BandStats, inside
+from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, PairSparse, offsets
 from undertow.kernels.chain.operators import Dense, DenseStats, LowRank
 from undertow.kernels.chain.operators import LowRankStats as PlainLowRankStats
-from undertow.kernels.chain.sparse import BlockLowRank, Blocks, BlockStats, PairSparse, offsets
+from undertow.kernels.chain.sparse import BlockStats
 from undertow.kernels.chain.sparse_low_rank import LowRankStats
 from undertow.kernels.types import F64
 from undertow.models.hmm.em import BlockMStep, PlainMStep, Shard, unseen_mass

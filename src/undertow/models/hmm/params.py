@@ -18,10 +18,12 @@ from numpy.typing import NDArray
 from undertow.kernels.chain import inference as discrete_chain
 from undertow.kernels.chain import sparse as block_chain
 from undertow.kernels.chain import sparse_low_rank as block_low_rank
+from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, PairSparse, live_firsts, word_probabilities
 from undertow.kernels.chain.inference import ChainParams
 from undertow.kernels.chain.smoothing import check_rows, check_sums
-from undertow.kernels.chain.sparse import BlockLowRank, BlockPosterior, Blocks, Floats, Ints, PairSparse
+from undertow.kernels.chain.sparse import BlockPosterior
 from undertow.kernels.chain.sparse_low_rank import LowRankStats
+from undertow.kernels.types import F32, F64, I64
 
 
 class Emission(NamedTuple):
@@ -29,7 +31,7 @@ class Emission(NamedTuple):
 
     params: Any
 
-    def dense(self) -> Floats:
+    def dense(self) -> F32:
         return self.params.dense_emission()  # type: ignore[no-any-return]
 
 
@@ -37,9 +39,9 @@ class BlockParams(NamedTuple):
     """A chain with blocks: emission numbers lie word by word, one for each state of the word's block."""
 
     blocks: Blocks
-    initial: Floats  # (Z,)
+    initial: F32  # (Z,)
     transition: PairSparse | BlockLowRank
-    emission: Floats  # flat
+    emission: F32  # flat
 
     @property
     def n_states(self) -> int:
@@ -49,18 +51,18 @@ class BlockParams(NamedTuple):
     def n_words(self) -> int:
         return len(self.blocks.word_block)
 
-    def dense_emission(self) -> Floats:
+    def dense_emission(self) -> F32:
         return self.blocks.dense_emission(self.emission)
 
-    def statistics(self, ids: NDArray[Any], bounds: Ints) -> Any:
+    def statistics(self, ids: NDArray[Any], bounds: I64) -> Any:
         fn: Any = block_chain.block_statistics if self._pairs else block_low_rank.low_rank_statistics
         return fn(ids, bounds, self.blocks, self.transition, self.initial, self.emission)
 
-    def filtered(self, ids: NDArray[Any], bounds: Ints) -> BlockPosterior:
+    def filtered(self, ids: NDArray[Any], bounds: I64) -> BlockPosterior:
         fn: Any = block_chain.filter_blocks if self._pairs else block_low_rank.filter_low_rank
         return fn(ids, bounds, self.blocks, self.transition, self.initial, self.emission)  # type: ignore[no-any-return]
 
-    def smoothed(self, ids: NDArray[Any], bounds: Ints) -> BlockPosterior:
+    def smoothed(self, ids: NDArray[Any], bounds: I64) -> BlockPosterior:
         fn: Any = block_chain.smooth_blocks if self._pairs else block_low_rank.smooth_low_rank
         return fn(ids, bounds, self.blocks, self.transition, self.initial, self.emission)  # type: ignore[no-any-return]
 
@@ -68,19 +70,19 @@ class BlockParams(NamedTuple):
     def _pairs(self) -> bool:
         return isinstance(self.transition, PairSparse)
 
-    def first_live(self, ids: NDArray[Any]) -> Ints:
+    def first_live(self, ids: NDArray[Any]) -> I64:
         """The first state that can emit each word; the states that can follow each other."""
-        return block_chain.live_firsts(self.blocks, ids)
+        return live_firsts(self.blocks, ids)
 
-    def predicted(self, word: int, filtered: Floats) -> Floats:
+    def predicted(self, word: int, filtered: F32) -> F32:
         """(Z,) distribution of the state after a word, from the distribution over the states that can emit it."""
         return self.transition.push_from(int(self.blocks.word_block[word]), filtered)
 
-    def word_probabilities(self, states: NDArray[Any]) -> NDArray[np.float64]:
+    def word_probabilities(self, states: NDArray[Any]) -> F64:
         """(V,) p(word) from a distribution over all states."""
-        return block_chain.word_probabilities(self.blocks, states, self.emission)
+        return word_probabilities(self.blocks, states, self.emission)
 
-    def emission_of(self, state: int) -> tuple[Ints, Floats]:
+    def emission_of(self, state: int) -> tuple[I64, F32]:
         """Words that a state emits, and with which probability."""
         block, first, starts = self.blocks
         b = int(np.searchsorted(first, state, side="right")) - 1
@@ -111,9 +113,9 @@ class PlainStats(NamedTuple):
 
     log_likelihood: float
     n_tokens: int
-    initial: NDArray[np.float64]
+    initial: F64
     transition: Any
-    emission: NDArray[np.float64]
+    emission: F64
 
     def __add__(self, other: Any) -> PlainStats:
         return PlainStats(*(a + b for a, b in zip(self, other, strict=True)))
@@ -125,7 +127,7 @@ class PlainParams(NamedTuple):
     chain: ChainParams
 
     @property
-    def initial(self) -> Floats:
+    def initial(self) -> F32:
         return self.chain.initial
 
     @property
@@ -140,36 +142,36 @@ class PlainParams(NamedTuple):
     def n_words(self) -> int:
         return len(self.chain.emission)
 
-    def dense_emission(self) -> Floats:
+    def dense_emission(self) -> F32:
         return np.ascontiguousarray(self.chain.emission.T)
 
-    def statistics(self, ids: NDArray[Any], bounds: Ints) -> PlainStats:
+    def statistics(self, ids: NDArray[Any], bounds: I64) -> PlainStats:
         s = discrete_chain.e_step(np.asarray(ids, dtype=np.int64), bounds, self.chain)
         return PlainStats(s.log_likelihood, s.n_tokens, s.initial, s.transition, s.emission)
 
-    def filtered(self, ids: NDArray[Any], bounds: Ints) -> BlockPosterior:
+    def filtered(self, ids: NDArray[Any], bounds: I64) -> BlockPosterior:
         result = discrete_chain.forward(np.asarray(ids, dtype=np.int64), bounds, self.chain, filtered=True)
         assert result.filtered is not None
         return BlockPosterior(result.log_prob, self._at(ids), result.filtered.ravel())
 
-    def smoothed(self, ids: NDArray[Any], bounds: Ints) -> BlockPosterior:
+    def smoothed(self, ids: NDArray[Any], bounds: I64) -> BlockPosterior:
         ids = np.asarray(ids, dtype=np.int64)
         log_prob = discrete_chain.forward(ids, bounds, self.chain).log_prob
         return BlockPosterior(log_prob, self._at(ids), discrete_chain.posterior(ids, bounds, self.chain).ravel())
 
-    def _at(self, ids: NDArray[Any]) -> Ints:
+    def _at(self, ids: NDArray[Any]) -> I64:
         return np.arange(len(ids) + 1, dtype=np.int64) * self.n_states
 
-    def first_live(self, ids: NDArray[Any]) -> Ints:
+    def first_live(self, ids: NDArray[Any]) -> I64:
         return np.zeros(len(ids), dtype=np.int64)
 
-    def predicted(self, word: int, filtered: Floats) -> Floats:
+    def predicted(self, word: int, filtered: F32) -> F32:
         return np.asarray(self.transition.push(np.asarray(filtered)[None, :])[0])
 
-    def word_probabilities(self, states: NDArray[Any]) -> NDArray[np.float64]:
+    def word_probabilities(self, states: NDArray[Any]) -> F64:
         return np.asarray(self.chain.emission @ np.asarray(states, dtype=np.float64))
 
-    def emission_of(self, state: int) -> tuple[Ints, Floats]:
+    def emission_of(self, state: int) -> tuple[I64, F32]:
         return np.arange(self.n_words), self.chain.emission[:, state]
 
     def check(self) -> None:

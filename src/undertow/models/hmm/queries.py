@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from undertow.errors import InputError
 from undertow.kernels.chain import sparse as block_chain
+from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, PairSparse
 from undertow.kernels.chain.inference import viterbi_logs
 from undertow.kernels.chain.operators import LowRank
 from undertow.kernels.chain.sampling import sample, sampling_tables
-from undertow.kernels.chain.sparse import BlockLowRank, Blocks, Floats, Ints, PairSparse
 from undertow.kernels.chain.sparse_sampling import block_tables, sample_blocks
 from undertow.kernels.chain.viterbi import viterbi_blocks, viterbi_low_rank
+from undertow.kernels.types import F32, F64, I64
 from undertow.models.hmm.params import BlockParams, Params, PlainParams
 
 STEPS = 60  # of the power method, at most; text forgets within far fewer
@@ -37,13 +38,13 @@ class Derived:
         return Derived, (self.params,)  # copies and pickles make their own
 
     @cached_property
-    def block_masses(self) -> Floats | None:
+    def block_masses(self) -> F32 | None:
         """(Z, G) probability of the next token's block given the state, where the transition has pairs of blocks."""
         T = self.params.transition
         return T.block_masses() if isinstance(T, PairSparse) else None
 
     @cached_property
-    def profile(self) -> Floats:
+    def profile(self) -> F32:
         """(Z, d) what a state says of the next token, in few numbers: its features, or the blocks it leads to."""
         T: Any = self.params.transition
         if self.block_masses is not None:
@@ -51,7 +52,7 @@ class Derived:
         return np.asarray(T.R if hasattr(T, "R") else T.dense())
 
     @cached_property
-    def state_shares(self) -> Floats:
+    def state_shares(self) -> F32:
         return state_shares(self.params, self.block_masses)
 
     def sampling_tables(self, drawable: NDArray[np.bool_]) -> Any:
@@ -66,7 +67,7 @@ class Derived:
         return self._sampling
 
 
-def state_shares(params: Params, block_masses: Floats | None = None) -> Floats:
+def state_shares(params: Params, block_masses: F32 | None = None) -> F32:
     """(Z,) how often each state comes in a long text: the stationary distribution of the transition.
 
     The power method; with blocks, the chain of blocks is brought to rest before every step on all states (iterative
@@ -84,7 +85,7 @@ def state_shares(params: Params, block_masses: Floats | None = None) -> Floats:
     return p
 
 
-def _with_blocks_at_rest(p: Floats, blocks: Blocks, block_masses: Floats) -> Floats:
+def _with_blocks_at_rest(p: F32, blocks: Blocks, block_masses: F32) -> F32:
     """p with its shares within blocks as they are, and the blocks as often as the chain between them says."""
     edges, of_state = blocks.first[:-1], blocks.state_block()
     mass = np.add.reduceat(p.astype(np.float64), edges)
@@ -131,7 +132,7 @@ def typical_transitions(derived: Derived, n: int) -> list[tuple[float, int, int]
     return [(float(strength[i]), int(z[i]), int(z_next[i])) for i in order]
 
 
-def _told(params: Params, share: NDArray[np.float64], z: Ints, block: Ints) -> tuple[NDArray[Any], ...]:
+def _told(params: Params, share: F64, z: I64, block: I64) -> tuple[NDArray[Any], ...]:
     """(what it tells, T(z, z'), z, z') of the steps from the states z, into the blocks beside them if T has pairs."""
     T: Any = params.transition
     if isinstance(T, PairSparse):
@@ -158,7 +159,7 @@ def relevant_words(
     return [(int(words[i]), float(p[i])) for i in order]
 
 
-def state_after(params: Params, ids: NDArray[Any]) -> Floats:
+def state_after(params: Params, ids: NDArray[Any]) -> F32:
     """(Z,) distribution of the state of the next token, given the tokens so far."""
     if not len(ids):
         return np.asarray(params.initial, dtype=np.float32)
@@ -191,7 +192,7 @@ def sample_words(
     return out
 
 
-def viterbi(params: Params, ids: NDArray[Any], bounds: Ints) -> NDArray[np.int64]:
+def viterbi(params: Params, ids: NDArray[Any], bounds: I64) -> I64:
     """States of the most probable paths; for a low-rank transition those of the joint path with the features."""
     ids = np.asarray(ids, dtype=np.int64)
     if isinstance(params, BlockParams):
@@ -214,12 +215,12 @@ def viterbi(params: Params, ids: NDArray[Any], bounds: Ints) -> NDArray[np.int64
     return np.asarray(found[0], dtype=np.int64)
 
 
-def posterior_states(params: Params, ids: NDArray[Any], bounds: Ints) -> NDArray[np.int64]:
+def posterior_states(params: Params, ids: NDArray[Any], bounds: I64) -> I64:
     """The most probable state of each token by itself: fewest wrong states on average, though not a path."""
     return block_chain.best_live(params.smoothed(ids, bounds), params.first_live(ids))
 
 
-def projected(params: Params, ids: NDArray[Any], bounds: Ints, table: Floats | None) -> Floats:
+def projected(params: Params, ids: NDArray[Any], bounds: I64, table: F32 | None) -> F32:
     """(T, d) smoothed distributions times a (Z, d) table, or the distributions themselves."""
     posterior, low = params.smoothed(ids, bounds), params.first_live(ids)
     if table is None:

@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from undertow.errors import InputError
 from undertow.kernels.chain.band import BandLowRank
+from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, PairSparse, offsets
 from undertow.kernels.chain.inference import ChainParams
 from undertow.kernels.chain.operators import Dense, LowRank
-from undertow.kernels.chain.sparse import BlockLowRank, Blocks, PairSparse, offsets
 from undertow.models.base import TensorSpec
 from undertow.models.hmm.params import BlockParams, Params, PlainParams
 
