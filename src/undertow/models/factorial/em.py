@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from undertow.kernels.factorial.exact import exact_posterior
 from undertow.kernels.factorial.mean_field import joint_visits
@@ -33,7 +32,6 @@ from undertow.kernels.factorial.words import (
 
 FLOOR = 1e-10  # tokens: what a word without any is taken for where nothing smooths
 LEAST = 1e-8  # no transition or initial probability falls below this, so that none is lost for good
-L2 = 1e-5  # of the gradient's way, as in the paper
 
 Shard = tuple[NDArray[Any], NDArray[np.int64]]  # flat ids, offsets
 
@@ -126,21 +124,14 @@ def count_words(ids: NDArray[Any], gamma: NDArray[Any], n_words: int) -> Floats:
 
 
 def m_step(
-    stats: FactorialStats,
-    params: FactorialParams,
-    *,
-    smoothing: float = 0.0,
-    n_passes: int = 2,
-    update: str = "closed",
+    stats: FactorialStats, params: FactorialParams, *, smoothing: float = 0.0, n_passes: int = 2
 ) -> FactorialParams:
-    """Parameters from expected counts: the chains in closed form, θ by scaling (or L-BFGS on the same objective)."""
+    """Parameters from expected counts: the chains in closed form, θ by iterative scaling."""
     initial, transition = _normalised(stats.first), _normalised(stats.pairs)
     if not len(stats.visits):
         theta = scale_by_bound(stats, params.theta, smoothing)
-    elif update == "closed":
-        theta = scale_layers(stats.words, stats.visits, params.theta, smoothing, n_passes)
     else:
-        theta = climb(stats.words, stats.visits, params.theta, smoothing)
+        theta = scale_layers(stats.words, stats.visits, params.theta, smoothing, n_passes)
     return FactorialParams(initial, transition, theta)
 
 
@@ -181,33 +172,3 @@ def scale_by_bound(stats: FactorialStats, theta: Floats, smoothing: float) -> Fl
     expected = np.exp(theta) * stats.rest
     extra = max(smoothing / K, FLOOR)
     return bounded(theta + (np.log(stats.words + extra) - np.log(expected + extra)) / M)
-
-
-def word_objective(theta: Floats, words: Floats, visits: Floats) -> float:
-    """Σ words·θ − Σ_s visits log Z(s): the part of the expected log-likelihood that θ has a say in."""
-    best = theta.max(axis=2)
-    e = emission(theta)
-    log_base = best.sum(axis=1)
-    shift = float(log_base.max())  # taken out by `emission`
-    return float((words * theta).sum() - visits @ log_normaliser(e) - visits.sum() * shift)
-
-
-def word_gradient(theta: Floats, words: Floats, visits: Floats) -> Floats:
-    e = emission(theta)
-    log_norm = log_normaliser(e)
-    expected = [expected_words(e, visits, log_norm, m) for m in range(theta.shape[1])]
-    return words - np.stack(expected, axis=1)
-
-
-def climb(words: Floats, visits: Floats, theta: Floats, smoothing: float, max_iter: int = 100) -> Floats:
-    """The paper's way: L-BFGS on the objective per token with an L2 penalty; for comparison."""
-    words, visits = smoothed(words, visits, smoothing)
-    n = max(float(visits.sum()), 1.0)
-
-    def value_and_slope(x: Floats) -> tuple[float, Floats]:
-        at = x.reshape(theta.shape)
-        value = -word_objective(at, words, visits) / n + 0.5 * L2 * float(x @ x)
-        return value, (-word_gradient(at, words, visits) / n).reshape(-1) + L2 * x
-
-    found = minimize(value_and_slope, theta.reshape(-1), jac=True, method="L-BFGS-B", options={"maxiter": max_iter})
-    return bounded(np.asarray(found.x, dtype=np.float64).reshape(theta.shape))

@@ -42,7 +42,6 @@ class Learning(NamedTuple):
     batch_size: int  # tokens
     smoothing: float
     m_passes: int
-    update: str
 
 
 class Pass(NamedTuple):
@@ -68,7 +67,7 @@ def passes(
             total += stats.log_likelihood
             if kept is not None:
                 stats = kept.replace(b, stats)
-            params = m_step(stats, params, smoothing=how.smoothing, n_passes=how.m_passes, update=how.update)
+            params = m_step(stats, params, smoothing=how.smoothing, n_passes=how.m_passes)
         yield Pass(total / corpus.n_tokens, params)
 
 

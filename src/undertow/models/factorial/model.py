@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -68,12 +68,13 @@ class FactorialHMM(Estimator):
     tightest and cheapest, which needs a table of K^M numbers. n_iter: passes over the text. batch_size: tokens
     between two M-steps; the counts of each batch stand until it is read again.
     max_sweeps, tol: variational sweeps end when a sentence's bound rises by less than tol a token. smoothing:
-    pseudo-counts a word. m_passes: of the M-step over the layers; update: "closed", or "lbfgs" for comparison. init:
+    pseudo-counts a word. m_passes: of the M-step over the layers. init:
     "clusters" (another one for each layer), "lds" (each layer by its own directions of a linear dynamical system) or
     "random". validation: share of the text, its end, that is held out to stop early; None for none.
     """
 
     kind = "fhmm"
+    retired_params: ClassVar[Mapping[str, tuple[Any, ...]]] = {"update": ("closed", "lbfgs")}  # of the M-step
     params_: FactorialParams
 
     def __init__(
@@ -89,7 +90,6 @@ class FactorialHMM(Estimator):
         tol: float = 1e-3,
         smoothing: float = 0.5,
         m_passes: int = 2,
-        update: str = "closed",
         init: str = "clusters",
         validation: float | None = None,
         random_state: Any = None,
@@ -107,7 +107,6 @@ class FactorialHMM(Estimator):
         self.tol = tol
         self.smoothing = smoothing
         self.m_passes = m_passes
-        self.update = update
         self.init = init
         self.validation = validation
         self.random_state = random_state
@@ -125,7 +124,6 @@ class FactorialHMM(Estimator):
         choices = {
             "bound": BOUNDS,
             "inference": ("auto", "exact", "variational"),
-            "update": ("closed", "lbfgs"),
             "init": INITS,
         }
         for name, allowed in choices.items():
@@ -141,11 +139,6 @@ class FactorialHMM(Estimator):
             raise InputError(
                 f"FactorialHMM: {what} needs a table of {self.n_states}^{self.n_layers} joint states, more than "
                 f"{MOST_JOINT:,}: take fewer layers or states, or inference='variational' with bound='tilted'."
-            )
-        if self.update == "lbfgs" and not how.tabulates:
-            raise InputError(
-                f"FactorialHMM: update='lbfgs' needs the visits of joint states, which bound={self.bound!r} does not "
-                "count: take update='closed', bound='mean_field' or inference='exact'."
             )
 
     # --- fitting ----------------------------------------------------------------------------------------
@@ -251,7 +244,6 @@ class FactorialHMM(Estimator):
             int(self.batch_size),
             float(self.smoothing),
             int(self.m_passes),
-            self.update,
         )
 
     def _finish(self, params: FactorialParams, history: list[float], scores: list[float], corpus: Corpus) -> None:
