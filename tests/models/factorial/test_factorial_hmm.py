@@ -20,16 +20,9 @@ from undertow.errors import FormatError, InputError
 from undertow.kernels.chain.small import forward_backward_logs
 from undertow.kernels.factorial.words import FactorialParams, bounded, emission, expected_words, log_normaliser
 from undertow.models.base import CostWarning
-from undertow.models.factorial.em import (
-    FactorialInference,
-    InferenceSettings,
-    count_words,
-    m_step,
-    scale_layers,
-    smoothed,
-)
+from undertow.models.factorial.em import EMSettings, cut_batches, m_step, passes, scale_layers, smoothed, word_shares
 from undertow.models.factorial.init import subspace_clusters, word_clusters
-from undertow.models.factorial.learning import Learning, cut_batches, passes, word_shares
+from undertow.models.factorial.params import FactorialInference, InferenceSettings, count_words
 from undertow.results.tagging import CRFTagger, States
 
 BOUNDS = ("tilted", "jensen", "mean_field")
@@ -200,7 +193,7 @@ def test_it_finds_what_chains_explain():
 def test_online_em_learns_from_batches(corpus, how):
     online = FactorialHMM(2, n_states=3, n_iter=4, batch_size=200, random_state=0, **how)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("undertow.models.factorial.learning.SHARD_TOKENS", 100)
+        patch.setattr("undertow.models.factorial.em.SHARD_TOKENS", 100)
         online.fit(corpus)
     once = FactorialHMM(2, n_states=3, n_iter=1, random_state=0, **how).fit(corpus)
     assert online.score(corpus) > once.score(corpus) and online.history_[-1] > online.history_[0]
@@ -208,15 +201,15 @@ def test_online_em_learns_from_batches(corpus, how):
 
 def test_batches_are_kept_and_replaced(corpus, monkeypatch):
     """After every batch was read, the counts are those of a text whose batches were read one after the other."""
-    monkeypatch.setattr("undertow.models.factorial.learning.SHARD_TOKENS", 100)
+    monkeypatch.setattr("undertow.models.factorial.em.SHARD_TOKENS", 100)
     given = []
 
     def noted(stats, params, **settings):
         given.append((stats.scaled(1.0), params))  # a copy: the total goes on changing
         return m_step(stats, params, **settings)
 
-    monkeypatch.setattr("undertow.models.factorial.learning.m_step", noted)
-    start_, how = start(2, 3, V=len(corpus.vocabulary)), Learning(InferenceSettings(True), 2, 300, 0.5, 1)
+    monkeypatch.setattr("undertow.models.factorial.em.m_step", noted)
+    start_, how = start(2, 3, V=len(corpus.vocabulary)), EMSettings(InferenceSettings(True), 2, 300, 0.5, 1)
     done = list(passes(corpus, start_, how, np.random.default_rng(0), None))
     shards = corpus.shards(100)
     np.random.default_rng(0).shuffle(shards)
@@ -240,12 +233,10 @@ def test_batches_are_kept_and_replaced(corpus, monkeypatch):
 
 
 def test_long_texts_have_longer_batches(corpus, monkeypatch):
-    monkeypatch.setattr("undertow.models.factorial.learning.SHARD_TOKENS", 50)
-    monkeypatch.setattr("undertow.models.factorial.learning.HELD_BYTES", 2 * 4 * 6 * len(corpus.vocabulary))  # two
+    monkeypatch.setattr("undertow.models.factorial.em.SHARD_TOKENS", 50)
+    monkeypatch.setattr("undertow.models.factorial.em.HELD_BYTES", 2 * 4 * 6 * len(corpus.vocabulary))  # two
     seen = []
-    monkeypatch.setattr(
-        "undertow.models.factorial.learning.m_step", lambda stats, params, **_: seen.append(1) or params
-    )
+    monkeypatch.setattr("undertow.models.factorial.em.m_step", lambda stats, params, **_: seen.append(1) or params)
     FactorialHMM(2, n_states=3, n_iter=1, batch_size=50, init="random", random_state=0).fit(corpus)
     assert len(seen) == 2
 
@@ -307,7 +298,7 @@ def test_going_on_is_the_same_as_going_through(corpus, tmp_path):
 
 @pytest.mark.parametrize("options", [{"inference": "exact"}, {"inference": "variational", "max_sweeps": 2}])
 def test_every_engine_gives_the_same_bits(corpus, options, monkeypatch):
-    monkeypatch.setattr("undertow.models.factorial.learning.SHARD_TOKENS", 150)  # several shards
+    monkeypatch.setattr("undertow.models.factorial.em.SHARD_TOKENS", 150)  # several shards
     make = FactorialHMM(2, n_states=3, n_iter=2, batch_size=400, random_state=0, **options)
     wanted = make.fit(corpus).theta_.tobytes()
     with Threads(3) as threads, Processes(2) as processes, DaskCluster(n_workers=2) as cluster:

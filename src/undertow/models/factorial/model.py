@@ -32,9 +32,9 @@ from undertow.models.base import (
     check_whole,
     encode_sentences,
 )
-from undertow.models.factorial.em import FactorialInference, InferenceSettings
+from undertow.models.factorial.em import EMSettings, held_out, passes
 from undertow.models.factorial.init import INITS, cluster_start, random_start
-from undertow.models.factorial.learning import Learning, held_out, passes
+from undertow.models.factorial.params import FactorialInference, InferenceSettings
 from undertow.models.factorial.queries import (
     WordWeight,
     batches,
@@ -202,7 +202,7 @@ class FactorialHMM(Estimator):
             return random_start(text, M, K, rng)
         n_threads = count_workers(self.n_jobs)
         with nullcontext(engine) if engine is not None else open_engine("threads", n_threads) as place:
-            return cluster_start(text, M, K, rng, self._learning(), self.init, place, n_threads)
+            return cluster_start(text, M, K, rng, self._em_settings(), self.init, place, n_threads)
 
     def _em(
         self,
@@ -212,7 +212,7 @@ class FactorialHMM(Estimator):
         rng: np.random.Generator,
         engine: Engine | None,
     ) -> FitResult[FactorialParams]:
-        how = self._learning()
+        how = self._em_settings()
         with nullcontext(engine) if engine is not None else open_engine("threads", self.n_jobs) as place:
             return run_iterations(
                 self._iterations(text, other, start, how, rng, place),
@@ -228,7 +228,7 @@ class FactorialHMM(Estimator):
         text: Corpus,
         other: Corpus | None,
         start: FactorialParams,
-        how: Learning,
+        how: EMSettings,
         rng: np.random.Generator,
         engine: Engine,
     ) -> Iterator[Iteration[FactorialParams]]:
@@ -237,8 +237,8 @@ class FactorialHMM(Estimator):
             score = None if other is None else held_out(done.params, other, how.inference, engine)
             yield Iteration(done.log_likelihood, done.params, score)
 
-    def _learning(self) -> Learning:
-        return Learning(
+    def _em_settings(self) -> EMSettings:
+        return EMSettings(
             self._inference_settings(),
             int(self.n_iter),
             int(self.batch_size),

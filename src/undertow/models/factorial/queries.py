@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from undertow.kernels.chain.small import viterbi_logs
 from undertow.kernels.factorial.viterbi import codes_to_states, joint_viterbi
 from undertow.kernels.factorial.words import Emission, FactorialParams, Floats
-from undertow.models.factorial.em import FactorialInference
+from undertow.models.factorial.params import FactorialInference
 from undertow.text.vocabulary import Vocabulary
 
 BATCH_TOKENS = 1 << 16  # of a query: what is held at once
