@@ -48,7 +48,7 @@ from undertow.models.fitting import FitResult, Iteration, check_callbacks, check
 from undertow.text.corpus import Corpus
 from undertow.text.tokenizer import checked_sentences
 
-VIEWS = ("posterior", "viterbi")
+VIEWS = ("features", "posterior", "viterbi")
 EXACT_FIT = 10_000  # joint states up to which `inference="auto"` is exact: there it costs less than variational sweeps
 EXACT_SCORE = 100_000  # joint states up to which text is scored exactly, however the model was fitted
 Text = Corpus | Iterable[Sequence[str]]
@@ -277,19 +277,36 @@ class FactorialHMM(Estimator):
     def theta_(self) -> npt.NDArray[np.float64]:
         return self.params_.theta
 
-    def transform(self, X: Text, view: str = "posterior") -> list[npt.NDArray[np.float32]]:
-        """One float32 array a sentence: "posterior" is (n_tokens, M·K), the probabilities of all layers' states side by
-        side; "viterbi" is (n_tokens, M·K) of 0 and 1, the states of the likeliest path (`decode`).
+    def transform(self, X: Text, view: str = "features") -> list[npt.NDArray[np.float32]]:
+        """Vectors of the tokens: which states they are in.
 
         A word outside the vocabulary is a missing observation and gets its states from the context; where the
         vocabulary has classes of unknown words it is observed as its class.
+
+        Parameters
+        ----------
+        X
+            Sentences.
+        view
+            "posterior" is the probabilities of all layers' states side by side, "viterbi" the states of the best path
+            as 0 and 1. "features" is what a tagger should read: the posterior.
+
+        Returns
+        -------
+        list of float32 arrays (n_tokens, M·K)
+            One for each sentence.
+
+        Raises
+        ------
+        InputError
+            If there is no such view.
         """
         self._check_fitted()
         if view not in VIEWS:
             raise InputError(f"view={view!r} must be one of {', '.join(VIEWS)}.")
         M, K = self.params_.n_layers, self.params_.n_states
         if view == "viterbi":
-            return [np.eye(K, dtype=np.float32)[s].reshape(len(s), M * K) for s in self.decode(X)]
+            return [np.eye(K, dtype=np.float32)[s].reshape(len(s), M * K) for s in self.decode(X, "viterbi")]
         out: list[npt.NDArray[np.float32]] = []
         for ids, offsets in self._batches(X):
             gamma = posterior(self._states_inference, ids, offsets, ids == self.vocabulary_.unknown_id).reshape(
@@ -301,9 +318,9 @@ class FactorialHMM(Estimator):
     def posterior(self, X: Text) -> list[npt.NDArray[np.float32]]:
         """(n_tokens, M, K) probabilities of the layers' states, one array a sentence."""
         M, K = self.params_.n_layers, self.params_.n_states
-        return [v.reshape(len(v), M, K) for v in self.transform(X)]
+        return [v.reshape(len(v), M, K) for v in self.transform(X, "posterior")]
 
-    def decode(self, X: Text, method: str = "viterbi") -> list[npt.NDArray[np.int32]]:
+    def decode(self, X: Text, method: str = "viterbi") -> list[npt.NDArray[np.int64]]:
         """(n_tokens, M) states, one array a sentence. Unknown words are missing observations.
 
         method: "viterbi" is, with exact inference, the likeliest joint path, and with variational inference the
@@ -313,8 +330,8 @@ class FactorialHMM(Estimator):
         if method not in ("viterbi", "posterior"):
             raise InputError(f"method={method!r} must be 'viterbi' or 'posterior'.")
         if method == "posterior":
-            return [v.argmax(axis=2).astype(np.int32) for v in self.posterior(X)]
-        out: list[npt.NDArray[np.int32]] = []
+            return [v.argmax(axis=2).astype(np.int64) for v in self.posterior(X)]
+        out: list[npt.NDArray[np.int64]] = []
         for ids, offsets in self._batches(X):
             states = best_paths(self._states_inference, ids, offsets, ids == self.vocabulary_.unknown_id)
             out.extend(states[a:b] for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True))
@@ -322,7 +339,7 @@ class FactorialHMM(Estimator):
 
     def joint_codes(self, X: Text) -> list[npt.NDArray[np.int64]]:
         """(n_tokens,) one number for all layers' decoded states, the last layer's running fastest."""
-        return [states_to_codes(s, self.params_.n_states) for s in self.decode(X)]
+        return [states_to_codes(s, self.params_.n_states) for s in self.decode(X, "viterbi")]
 
     def log_likelihoods(self, X: Text) -> npt.NDArray[np.float64]:
         """(n_sentences,) log-probability of each sentence, exact up to 100,000 joint states, beyond that the bound.
@@ -375,7 +392,9 @@ class FactorialHMM(Estimator):
                 raise InputError(f"There is no {name} {value}: give 0 to {size - 1}.")
         return words_of_state(p.theta[:, layer], state, words, n, min_count)
 
-    def sample(self, n_tokens: int = 50, *, random_state: Any = 0, prefix: Sequence[str] = ()) -> list[str]:
+    def sample(
+        self, n_tokens: int = 50, *, random_state: int | np.random.Generator | None = None, prefix: Sequence[str] = ()
+    ) -> list[str]:
         """Tokens drawn from the model, going on from `prefix`; after the boundary word a sentence begins anew."""
         self._check_fitted()
         if isinstance(n_tokens, bool) or not isinstance(n_tokens, int | np.integer) or n_tokens < 0:
