@@ -11,7 +11,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from contract.cases import SENTENCES
 from oracles.factorial_gradient import maximize_words, word_gradient, word_objective
-from oracles.factorial_product import enumerate_paths, flat_hmm, forward_log_likelihood, joint_states
+from oracles.factorial_product import (
+    enumerate_paths,
+    enumerate_token_logs,
+    flat_hmm,
+    forward_log_likelihood,
+    joint_states,
+)
 from sealing import edit_sealed
 from sentences import is_one_sentence
 from undertow import HMM, Corpus, FactorialHMM, LagCounts, load
@@ -23,6 +29,7 @@ from undertow.models.base import CostWarning
 from undertow.models.factorial.em import EMSettings, cut_batches, m_step, passes, scale_layers, smoothed, word_shares
 from undertow.models.factorial.init import subspace_clusters, word_clusters
 from undertow.models.factorial.params import FactorialInference, InferenceSettings, count_words
+from undertow.results.interpolation import Interpolation
 from undertow.results.tagging import CRFTagger, States
 
 BOUNDS = ("tilted", "jensen", "mean_field")
@@ -339,9 +346,27 @@ def test_bound_beside_the_exact_score(model, corpus):
         model._prepare()
         try:
             assert not model.scores_exactly and model.score(corpus) == model.bound_per_token(corpus)
+            for call in (lambda: model.log_probabilities(corpus), lambda: Interpolation([model])):
+                with pytest.raises(InputError, match="joint states") as e:
+                    call()
+                assert is_one_sentence(str(e.value))
         finally:
             patch.undo()
             model._prepare()
+
+
+def test_probability_of_each_token(model, corpus):
+    sentences = [["the", "dogs", "zebra"], [], ["run"]]
+    logs = model.log_probabilities(sentences)
+    params = tuple(np.asarray(p, dtype=np.float64) for p in model.params_)
+    for tokens, found in zip(sentences, logs, strict=True):
+        ids = [model.vocabulary_.id(w) for w in tokens]  # an unknown word is a word here
+        assert found.dtype == np.float64 and found.shape == (len(tokens),)
+        assert_allclose(found, enumerate_token_logs(ids, *params), rtol=1e-5)
+    whole = np.concatenate(model.log_probabilities(corpus))
+    assert_allclose(whole.mean(), model.score(corpus), rtol=1e-9)
+    ahead = model.log_probabilities([["the", w] for w in model.vocabulary_.words])
+    assert_allclose(sum(np.exp(x[1]) for x in ahead), 1, rtol=1e-5)
 
 
 def test_variational_queries(corpus):

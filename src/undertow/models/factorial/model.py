@@ -341,6 +341,36 @@ class FactorialHMM(Estimator):
         """(n_tokens,) one number for all layers' decoded states, the last layer's running fastest."""
         return [states_to_codes(s, self.params_.n_states) for s in self.decode(X, "viterbi")]
 
+    def log_probabilities(self, X: Text) -> list[npt.NDArray[np.float64]]:
+        """log p(token | tokens before it in its sentence).
+
+        Parameters
+        ----------
+        X
+            Sentences; all unknown words count as one word.
+
+        Returns
+        -------
+        list of arrays (n_tokens,)
+            One for each sentence.
+
+        Raises
+        ------
+        InputError
+            If there are more than 100,000 joint states: a bound is all that is known then.
+        """
+        self._check_fitted()
+        if not self._scorer.settings.exact:
+            raise InputError(
+                f"FactorialHMM: the probability of each token needs a sum over {self.params_.n_joint:,} joint states, "
+                f"more than {EXACT_SCORE:,}: take bounds(X), or a model with fewer layers or states."
+            )
+        out: list[npt.NDArray[np.float64]] = []
+        for ids, offsets in self._batches(X):
+            logs = self._scorer.exact(ids, offsets, backward=False).token_logs
+            out.extend(logs[a:b] for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True))
+        return out
+
     def log_likelihoods(self, X: Text) -> npt.NDArray[np.float64]:
         """(n_sentences,) log-probability of each sentence, exact up to 100,000 joint states, beyond that the bound.
 
