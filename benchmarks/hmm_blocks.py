@@ -88,7 +88,7 @@ def questions(n_tokens: int, saved: str | None) -> None:
         clock("viterbi of five sentences", lambda: model.decode(five, "viterbi"))
         if again:
             clock("transform", lambda: model.transform(text))
-            clock("decode", lambda: model.decode(text))
+            clock("decode", lambda: model.decode(text, "posterior"))
             clock("perplexity", lambda: model.perplexity(text))
             clock("viterbi", lambda: model.decode(text, "viterbi"))
             clock("sample", lambda: model.sample(n_drawn))

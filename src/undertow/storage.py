@@ -148,7 +148,8 @@ def load_model(path: str | os.PathLike[str], verify: bool = True) -> Estimator:
         model_class, config = _read_config(directory)
         check_files(directory, config["files"], hashes=verify)
         vocabulary = _read_vocabulary(directory, config)
-        state = SavedState(config["params"], config["fitted"], config["n_words"])
+        with _distrusting(directory, model_class.kind):
+            state = model_class._upgrade(SavedState(config["params"], config["fitted"], config["n_words"]))
         model = model_class(**state.params)
         with _distrusting(directory, model.kind):
             model._check_params()
@@ -282,7 +283,7 @@ def find_class(path: Path, kind: str, version: int) -> type[Estimator]:
 
 def _check_param_names(path: Path, model_class: type[Estimator], params: dict[str, Any]) -> None:
     expected = set(model_class.param_defaults()) - model_class.unsaved_params
-    for name in sorted(set(params) ^ expected):
+    for name in sorted(set(model_class._current_params(params)) ^ expected):
         verb = "has no parameter" if name in params else "also has the parameter"
         raise _changed(path, f"{model_class.__name__} {verb} {short(name)}")
 

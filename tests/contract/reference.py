@@ -132,14 +132,19 @@ class DeletedInterpolation(Estimator):
             for ids in encode_sentences(self.vocabulary_, X)
         ]
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def log_probabilities(self, X: Any) -> list[Floats]:
+        """log p(token | the token before it), one array a sentence."""
         self._check_fitted()
         sentences = encode_sentences(self.vocabulary_, X)
-        n_tokens = sum(map(len, sentences))
+        logs = [token_log_probs(ids, self.unigram_, self.bigram_) for ids in sentences]
+        return [np.log(np.exp(log) @ self.weights_) for log in logs]
+
+    def score(self, X: Any, y: Any = None) -> float:
+        logs = self.log_probabilities(X)
+        n_tokens = sum(map(len, logs))
         if n_tokens == 0:
             raise InputError("A score needs at least one token: these sentences have none.")
-        logs = [token_log_probs(ids, self.unigram_, self.bigram_) for ids in sentences]
-        return float(sum(np.log(np.exp(log) @ self.weights_).sum() for log in logs)) / n_tokens
+        return float(sum(log.sum() for log in logs)) / n_tokens
 
     def perplexity(self, X: Any) -> float:
         return math.exp(-self.score(X))

@@ -62,6 +62,12 @@ def enumerate_paths(words: list[int | None], initial: Any, transition: Any, thet
     }
 
 
+def enumerate_token_logs(words: list[int | None], initial: Any, transition: Any, theta: Any) -> Any:
+    """log p(word | words before it), by all paths of each prefix; 0 for a missing word."""
+    ahead = [enumerate_paths(words[:t], initial, transition, theta)["log_likelihood"] for t in range(1, len(words) + 1)]
+    return np.diff([0.0, *ahead])
+
+
 def forward_log_likelihood(words: list[int | None], initial: Any, transition: Any, theta: Any) -> float:
     """The same log-likelihood by the plain forward recursion over K^M states, for sentences too long to enumerate."""
     pi, A, B = flat_hmm(initial, transition, theta)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+import lzma
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import undertow
 from contract.cases import OTHER_SENTENCES, SENTENCES
+from contract.reference import DeletedInterpolation
 from sentences import is_one_sentence
-from undertow import HMM
+from undertow import HMM, Corpus, FactorialHMM
 from undertow.errors import InputError, NotFittedError
 from undertow.results.interpolation import Interpolation
 
@@ -38,6 +43,25 @@ def test_weights_are_the_most_probable(models: list[Any]) -> None:
     assert mixed.weights.sum() == pytest.approx(1, rel=1e-12)
     grid = [(a, b, 10 - a - b) for a in range(11) for b in range(11 - a)]
     assert best >= max(Interpolation(models, w).score(held) for w in grid if sum(w) > 0) - 1e-4
+
+
+def test_an_hmm_a_factorial_hmm_and_bigrams_on_real_text() -> None:
+    """The mixture is a distribution, and predicts held-out text better than each of its parts."""
+    file = Path(undertow.__file__).parent / "data" / "books.txt.xz"
+    with lzma.open(file, "rt", encoding="utf-8") as lines:
+        text = [line.split()[:40] for line in itertools.islice(lines, 700)]
+    corpus = Corpus.from_sentences(text[:500], vocab_size=250)
+    parts: list[Any] = [
+        HMM(24, n_iter=6, random_state=0).fit(corpus),
+        FactorialHMM(2, n_states=5, n_iter=6, random_state=0).fit(corpus),
+        DeletedInterpolation(random_state=0).fit(corpus),
+    ]
+    mixed = Interpolation(parts).fit(text[500:600])
+    assert mixed.weights.min() > 0.01
+    assert mixed.perplexity(text[600:]) < min(part.perplexity(text[600:]) for part in parts)
+    prefix = text[600][:5]
+    ahead = mixed.log_probabilities([[*prefix, word] for word in corpus.vocabulary.words])
+    assert sum(math.exp(logs[-1]) for logs in ahead) == pytest.approx(1, rel=1e-5)
 
 
 def test_mistakes(models: list[Any]) -> None:

@@ -65,6 +65,9 @@ class Estimator(abc.ABC):
     unsaved_params: ClassVar[frozenset[str]] = frozenset({"callbacks"})
     """Parameters that belong to a program, or that `_restore` sets: they are not written to the configuration."""
 
+    retired_params: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
+    """Parameters of earlier versions with the values they had: read in saved models, and dropped."""
+
     history_: list[float]
     """The objective after each iteration. A model is fitted if and only if it has this."""
 
@@ -159,6 +162,17 @@ class Estimator(abc.ABC):
     @abc.abstractmethod
     def _tensor_spec(cls, state: SavedState) -> dict[str, TensorSpec]:
         """Name, dtype and shape of every tensor of a model with this state: a loader trusts nothing else."""
+
+    @classmethod
+    def _current_params(cls, params: dict[str, Any]) -> dict[str, Any]:
+        """Saved parameters without the `retired_params` of an earlier version."""
+        retired = cls.retired_params
+        return {name: value for name, value in params.items() if name not in retired or value not in retired[name]}
+
+    @classmethod
+    def _upgrade(cls, state: SavedState) -> SavedState:
+        """The state that an earlier version saved, as this version writes it."""
+        return state._replace(params=cls._current_params(state.params))
 
     @abc.abstractmethod
     def _tensors(self) -> dict[str, npt.NDArray[Any]]:

@@ -31,6 +31,11 @@ class Interpolation:
             if not hasattr(model, "log_probabilities"):
                 raise InputError(f"{type(model).__name__} gives no log probabilities of tokens: interpolate others.")
             model._check_fitted()
+            if not getattr(model, "scores_exactly", True):
+                raise InputError(
+                    f"This {type(model).__name__} has too many joint states for the probability of each token: "
+                    "interpolate one with fewer layers or states."
+                )
             if model.vocabulary_.words != self.models[0].vocabulary_.words:
                 raise InputError("The models have different vocabularies: fit them to one corpus.")
         given = np.ones(len(self.models)) if weights is None else np.asarray(weights, dtype=np.float64)

@@ -7,7 +7,13 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import logsumexp
 
-from oracles.factorial_product import enumerate_paths, flat_hmm, forward_log_likelihood, joint_states
+from oracles.factorial_product import (
+    enumerate_paths,
+    enumerate_token_logs,
+    flat_hmm,
+    forward_log_likelihood,
+    joint_states,
+)
 from undertow.kernels.chain.small import forward_backward_logs
 from undertow.kernels.factorial import exact as factorial_exact
 from undertow.kernels.factorial.exact import exact_posterior
@@ -104,7 +110,9 @@ def test_exact_posterior_against_all_paths(M, K, V, dtype, memory, monkeypatch):
             continue
         truth = enumerate_paths(words, *params)
         assert_allclose(found.log_likelihood[i], truth["log_likelihood"], rtol=tol, atol=tol)
-        assert_allclose(found.gamma[text[1][i] : text[1][i + 1]], truth["gamma"], rtol=0, atol=tol)
+        here = slice(text[1][i], text[1][i + 1])
+        assert_allclose(found.gamma[here], truth["gamma"], rtol=0, atol=tol)
+        assert_allclose(found.token_logs[here], enumerate_token_logs(words, *params), rtol=tol, atol=tol)
         totals = {name: total + truth[name] for name, total in totals.items()}
     for name, total in totals.items():
         assert_allclose(getattr(found, name), total, rtol=0, atol=10 * tol, err_msg=name)
@@ -119,6 +127,7 @@ def test_long_sentences_and_many_of_them(memory, monkeypatch):
     for i, (a, b) in enumerate(zip(offsets[:-1], offsets[1:], strict=True)):
         words = [None if m else int(w) for w, m in zip(ids[a:b], missing[a:b], strict=True)]
         assert_allclose(found.log_likelihood[i], forward_log_likelihood(words, *params), rtol=1e-5, atol=1e-5)
+        assert_allclose(found.token_logs[a:b].sum(), found.log_likelihood[i], rtol=1e-9, atol=1e-9)
     assert_allclose(found.gamma.sum(axis=2), 1, rtol=1e-4)
     assert_allclose(found.visits.sum(), (~missing).sum(), rtol=1e-5)
     assert_allclose(found.first.sum(axis=1), (np.diff(offsets) > 0).sum(), rtol=1e-5)

@@ -10,27 +10,27 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from contract.cases import SENTENCES
-from oracles.factorial_product import enumerate_paths, flat_hmm, forward_log_likelihood, joint_states
+from oracles.factorial_gradient import maximize_words, word_gradient, word_objective
+from oracles.factorial_product import (
+    enumerate_paths,
+    enumerate_token_logs,
+    flat_hmm,
+    forward_log_likelihood,
+    joint_states,
+)
+from sealing import edit_sealed
 from sentences import is_one_sentence
 from undertow import HMM, Corpus, FactorialHMM, LagCounts, load
 from undertow.engine import DaskCluster, Processes, Threads
-from undertow.errors import InputError
+from undertow.errors import FormatError, InputError
 from undertow.kernels.chain.small import forward_backward_logs
-from undertow.kernels.factorial.words import FactorialParams, bounded
+from undertow.kernels.factorial.words import FactorialParams, bounded, emission, expected_words, log_normaliser
 from undertow.models.base import CostWarning
-from undertow.models.factorial.em import (
-    FactorialInference,
-    InferenceSettings,
-    climb,
-    count_words,
-    m_step,
-    scale_layers,
-    smoothed,
-    word_gradient,
-    word_objective,
-)
+from undertow.models.factorial.em import EMSettings, cut_batches, m_step, passes, scale_layers, smoothed, word_shares
 from undertow.models.factorial.init import subspace_clusters, word_clusters
-from undertow.models.factorial.learning import Learning, cut_batches, passes, word_shares
+from undertow.models.factorial.params import FactorialInference, InferenceSettings, count_words
+from undertow.results.interpolation import Interpolation
+from undertow.results.tagging import CRFTagger, States
 
 BOUNDS = ("tilted", "jensen", "mean_field")
 
@@ -109,22 +109,21 @@ def test_smoothed_em_never_lowers_the_penalised_likelihood():
     assert_allclose([words[:, 0].sum(), words[:, 1].sum()], visits.sum(), rtol=1e-12)
 
 
-def test_gradient_by_finite_differences():
+def test_expected_words_by_finite_differences():
+    """Counted minus expected tokens are the gradient of the objective that iterative scaling climbs."""
     rng = np.random.default_rng(0)
     params = start(3, 2, V=6)
     visits = 10 * rng.random(8)
     words = rng.random((6, 3, 2))
-    slope = word_gradient(params.theta, words, visits)
-    B, states = flat_hmm(*params)[2], joint_states(3, 2)
-    scores = [[sum(params.theta[y, m, s[m]] for m in range(3)) for y in range(6)] for s in states]
-    value = (words * params.theta).sum() - visits @ np.log(np.exp(scores).sum(axis=1))
-    assert_allclose(word_objective(params.theta, words, visits), value, rtol=1e-12)
+    e = emission(params.theta)
+    expected = np.stack([expected_words(e, visits, log_normaliser(e), m) for m in range(3)], axis=1)
+    slope = words - expected
+    assert_allclose(slope, word_gradient(params.theta, words, visits), rtol=1e-10, atol=1e-12)
     for place in itertools.product(range(6), range(3), range(2)):
         step = np.zeros_like(params.theta)
         step[place] = 1e-5
         up, down = (word_objective(params.theta + sign * step, words, visits) for sign in (1, -1))
         assert_allclose(slope[place], (up - down) / 2e-5, rtol=1e-5, atol=1e-6)
-    assert B.shape == (8, 6)
 
 
 def test_scaling_and_gradient_agree_where_they_end():
@@ -134,7 +133,7 @@ def test_scaling_and_gradient_agree_where_they_end():
     words, visits = smoothed(stats.words, stats.visits, 0.1)
     values = [word_objective(t, words, visits) for t in (theta, once, often)]
     assert values[0] < values[1] <= values[2]
-    climbed = climb(stats.words, stats.visits, theta, 0.1, max_iter=400)
+    climbed = maximize_words(words, visits, theta)
     n = visits.sum()
     assert_allclose(word_objective(climbed, words, visits) / n, values[2] / n, rtol=0, atol=2e-3)  # it has a penalty
 
@@ -183,7 +182,7 @@ def model(corpus):
 
 
 @pytest.mark.parametrize("options", [{}, {"inference": "variational"}, {"inference": "variational", "bound": "jensen"},
-                                     {"inference": "variational", "bound": "mean_field"}, {"update": "lbfgs"},
+                                     {"inference": "variational", "bound": "mean_field"}, 
                                      {"init": "random"}, {"init": "lds"}])  # fmt: skip
 def test_batch_em_rises(corpus, options):
     fitted = FactorialHMM(2, n_states=3, n_iter=5, smoothing=1e-3, tol=1e-6, random_state=0, **options).fit(corpus)
@@ -201,7 +200,7 @@ def test_it_finds_what_chains_explain():
 def test_online_em_learns_from_batches(corpus, how):
     online = FactorialHMM(2, n_states=3, n_iter=4, batch_size=200, random_state=0, **how)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("undertow.models.factorial.learning.SHARD_TOKENS", 100)
+        patch.setattr("undertow.models.factorial.em.SHARD_TOKENS", 100)
         online.fit(corpus)
     once = FactorialHMM(2, n_states=3, n_iter=1, random_state=0, **how).fit(corpus)
     assert online.score(corpus) > once.score(corpus) and online.history_[-1] > online.history_[0]
@@ -209,15 +208,15 @@ def test_online_em_learns_from_batches(corpus, how):
 
 def test_batches_are_kept_and_replaced(corpus, monkeypatch):
     """After every batch was read, the counts are those of a text whose batches were read one after the other."""
-    monkeypatch.setattr("undertow.models.factorial.learning.SHARD_TOKENS", 100)
+    monkeypatch.setattr("undertow.models.factorial.em.SHARD_TOKENS", 100)
     given = []
 
     def noted(stats, params, **settings):
         given.append((stats.scaled(1.0), params))  # a copy: the total goes on changing
         return m_step(stats, params, **settings)
 
-    monkeypatch.setattr("undertow.models.factorial.learning.m_step", noted)
-    start_, how = start(2, 3, V=len(corpus.vocabulary)), Learning(InferenceSettings(True), 2, 300, 0.5, 1, "closed")
+    monkeypatch.setattr("undertow.models.factorial.em.m_step", noted)
+    start_, how = start(2, 3, V=len(corpus.vocabulary)), EMSettings(InferenceSettings(True), 2, 300, 0.5, 1)
     done = list(passes(corpus, start_, how, np.random.default_rng(0), None))
     shards = corpus.shards(100)
     np.random.default_rng(0).shuffle(shards)
@@ -241,12 +240,10 @@ def test_batches_are_kept_and_replaced(corpus, monkeypatch):
 
 
 def test_long_texts_have_longer_batches(corpus, monkeypatch):
-    monkeypatch.setattr("undertow.models.factorial.learning.SHARD_TOKENS", 50)
-    monkeypatch.setattr("undertow.models.factorial.learning.HELD_BYTES", 2 * 4 * 6 * len(corpus.vocabulary))  # two
+    monkeypatch.setattr("undertow.models.factorial.em.SHARD_TOKENS", 50)
+    monkeypatch.setattr("undertow.models.factorial.em.HELD_BYTES", 2 * 4 * 6 * len(corpus.vocabulary))  # two
     seen = []
-    monkeypatch.setattr(
-        "undertow.models.factorial.learning.m_step", lambda stats, params, **_: seen.append(1) or params
-    )
+    monkeypatch.setattr("undertow.models.factorial.em.m_step", lambda stats, params, **_: seen.append(1) or params)
     FactorialHMM(2, n_states=3, n_iter=1, batch_size=50, init="random", random_state=0).fit(corpus)
     assert len(seen) == 2
 
@@ -279,6 +276,21 @@ def test_it_stops_when_other_text_becomes_less_probable(corpus, tmp_path):
     assert_allclose(variational.bound_per_token(held), max(variational.validation_history_), rtol=1e-4)
 
 
+def test_models_saved_with_the_parameter_update_can_be_loaded(model, tmp_path):
+    """Earlier versions had `update="closed"` or "lbfgs"; a fitted model does not need it."""
+    model.save(tmp_path / "m")
+    tagger = CRFTagger([States(model, method="viterbi")], n_iter=2).fit([["the", "dogs"]] * 4, [["D", "N"]] * 4)
+    tagger.save(tmp_path / "t")
+    for value in ("closed", "lbfgs"):
+        edit_sealed(tmp_path / "m" / "config.json", lambda c, v=value: c["params"].update(update=v))
+        assert_array_equal(load(tmp_path / "m").params_.theta, model.params_.theta)
+    edit_sealed(tmp_path / "t" / "config.json", lambda c: c["fitted"]["models"][0]["params"].update(update="closed"))
+    assert load(tmp_path / "t").predict([["the", "dogs"]]) == [["D", "N"]]
+    edit_sealed(tmp_path / "m" / "config.json", lambda c: c["params"].update(update="sgd"))
+    with pytest.raises(FormatError, match="no parameter 'update'"):
+        load(tmp_path / "m")
+
+
 def test_going_on_is_the_same_as_going_through(corpus, tmp_path):
     whole = FactorialHMM(2, n_states=2, n_iter=4, random_state=0).fit(corpus)
     half = FactorialHMM(2, n_states=2, n_iter=2, random_state=0).fit(corpus)
@@ -293,7 +305,7 @@ def test_going_on_is_the_same_as_going_through(corpus, tmp_path):
 
 @pytest.mark.parametrize("options", [{"inference": "exact"}, {"inference": "variational", "max_sweeps": 2}])
 def test_every_engine_gives_the_same_bits(corpus, options, monkeypatch):
-    monkeypatch.setattr("undertow.models.factorial.learning.SHARD_TOKENS", 150)  # several shards
+    monkeypatch.setattr("undertow.models.factorial.em.SHARD_TOKENS", 150)  # several shards
     make = FactorialHMM(2, n_states=3, n_iter=2, batch_size=400, random_state=0, **options)
     wanted = make.fit(corpus).theta_.tobytes()
     with Threads(3) as threads, Processes(2) as processes, DaskCluster(n_workers=2) as cluster:
@@ -334,9 +346,27 @@ def test_bound_beside_the_exact_score(model, corpus):
         model._prepare()
         try:
             assert not model.scores_exactly and model.score(corpus) == model.bound_per_token(corpus)
+            for call in (lambda: model.log_probabilities(corpus), lambda: Interpolation([model])):
+                with pytest.raises(InputError, match="joint states") as e:
+                    call()
+                assert is_one_sentence(str(e.value))
         finally:
             patch.undo()
             model._prepare()
+
+
+def test_probability_of_each_token(model, corpus):
+    sentences = [["the", "dogs", "zebra"], [], ["run"]]
+    logs = model.log_probabilities(sentences)
+    params = tuple(np.asarray(p, dtype=np.float64) for p in model.params_)
+    for tokens, found in zip(sentences, logs, strict=True):
+        ids = [model.vocabulary_.id(w) for w in tokens]  # an unknown word is a word here
+        assert found.dtype == np.float64 and found.shape == (len(tokens),)
+        assert_allclose(found, enumerate_token_logs(ids, *params), rtol=1e-5)
+    whole = np.concatenate(model.log_probabilities(corpus))
+    assert_allclose(whole.mean(), model.score(corpus), rtol=1e-9)
+    ahead = model.log_probabilities([["the", w] for w in model.vocabulary_.words])
+    assert_allclose(sum(np.exp(x[1]) for x in ahead), 1, rtol=1e-5)
 
 
 def test_variational_queries(corpus):
@@ -345,7 +375,7 @@ def test_variational_queries(corpus):
     for states, gamma in zip(model.decode(sentences), model.posterior(sentences), strict=True):
         assert states.shape == gamma.shape[:2] and states.max() < 3
         assert_allclose(gamma.sum(axis=2), 1, rtol=1e-5)
-    assert model.sample(3, prefix=["the"]) == model.sample(3, prefix=["the"])
+    assert model.sample(3, random_state=0, prefix=["the"]) == model.sample(3, random_state=0, prefix=["the"])
 
 
 def test_a_long_query_is_taken_in_pieces(model):
@@ -378,7 +408,7 @@ def test_samples_follow_the_model():
 
 def test_sampling_begins_anew_after_a_boundary():
     corpus = Corpus.from_sentences(words_of(50), boundary="<eos>")
-    drawn = FactorialHMM(2, n_states=3, n_iter=8, random_state=0).fit(corpus).sample(400)
+    drawn = FactorialHMM(2, n_states=3, n_iter=8, random_state=0).fit(corpus).sample(400, random_state=0)
     firsts = [b for a, b in itertools.pairwise(drawn) if a == "<eos>"]
     assert firsts and np.mean([w in ("the", "a", "this") for w in firsts]) > 0.7
 
@@ -471,10 +501,10 @@ def test_directions_of_strange_text(text):
 def test_what_it_refuses():
     text = SENTENCES
     bad = [{"n_layers": 0}, {"n_states": 0}, {"n_states": True}, {"n_iter": 0}, {"bound": "best"},
-           {"inference": "fast"}, {"update": "sgd"}, {"init": "zeros"}, {"tol": -1}, {"smoothing": "much"},
+           {"inference": "fast"}, {"init": "zeros"}, {"tol": -1}, {"smoothing": "much"},
            {"smoothing": -0.1}, {"batch_size": 0}, {"validation": 1.5}, {"validation": True},
            {"n_layers": 9, "inference": "exact"}, {"n_layers": 9, "inference": "variational", "bound": "mean_field"},
-           {"inference": "variational", "update": "lbfgs"}, {"n_jobs": 0}]  # fmt: skip
+           {"n_jobs": 0}]  # fmt: skip
     for params in bad:
         with pytest.raises(InputError) as e:
             FactorialHMM(**params).fit(text)

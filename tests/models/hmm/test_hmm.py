@@ -67,7 +67,7 @@ def test_queries_are_those_of_the_dense_chain(form: dict[str, Any]) -> None:
     np.testing.assert_allclose(model.log_probabilities([tokens])[0], truth.log_probabilities, rtol=1e-5)
     np.testing.assert_allclose(model.posterior([tokens])[0], truth.smooth, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(model.score([tokens]), truth.log_probabilities.mean(), rtol=1e-5)
-    np.testing.assert_array_equal(model.decode([tokens])[0], truth.smooth.argmax(axis=1))
+    np.testing.assert_array_equal(model.decode([tokens], "posterior")[0], truth.smooth.argmax(axis=1))
     ahead = (truth.filt[2] @ T) @ E
     np.testing.assert_allclose(model.next_distribution(tokens[:3]), ahead, rtol=1e-4, atol=1e-7)
     assert model.next_words(tokens[:3], 1)[0].word == model.vocabulary_.words[int(ahead[1:].argmax()) + 1]

@@ -42,6 +42,7 @@ class ExactPosterior(NamedTuple):
     """What exact inference gives for some sentences."""
 
     log_likelihood: Floats  # (n_sentences,)
+    token_logs: Floats  # (N,) log p(y_t | y_<t); 0 for a missing token
     gamma: NDArray[Any]  # (N, M, K) p(s^m_t = k | sentence)
     visits: Floats  # (K^M,) Σ over observed tokens of the joint posterior
     first: Floats  # (M, K)
@@ -288,6 +289,7 @@ def _group(
     first: Any,
     pairs: Any,
     log_lik: Any,
+    token_logs: Any,
     backward: Any,
 ) -> Any:
     """Forward and (if asked) backward over sentences, a lane each; statistics are added, gamma is written.
@@ -315,6 +317,7 @@ def _group(
     for l in range(LANES):
         for t in range(lengths[l]):
             log_lik[l] += log_c[t, l]
+            token_logs[rows[l] + t] = log_c[t, l]
     for g in range(n_segments - 1 if backward else -1, -1, -1):
         start, stop = g * segment, min((g + 1) * segment, T)
         if g < n_segments - 1:
@@ -357,7 +360,7 @@ def exact_posterior(
     """Exact posteriors and expected counts of sentences (flat ids, offsets); missing tokens say nothing of their state.
 
     Works in `dtype` with float64 sums; a group of sentences in which a step's probability comes near the end of
-    float32's range is done again in float64. Without `backward` only the log-likelihoods are computed.
+    float32's range is done again in float64. Without `backward` only the log-probabilities are computed.
     """
     M, K = params.initial.shape
     lengths = np.diff(offsets)
@@ -366,6 +369,7 @@ def exact_posterior(
         words = np.where(missing, -1, words)
     out = ExactPosterior(
         np.zeros(len(lengths)),
+        np.zeros(len(words)),
         np.empty((len(words) if backward else 0, M, K), dtype=dtype),
         np.zeros(K**M),
         np.zeros((M, K)),
@@ -380,13 +384,14 @@ def exact_posterior(
     for group in groups_of_lanes(lengths, LANES):
         for precision in (np.dtype(dtype), np.dtype(np.float64)):
             part, least = _run_group(
-                words, offsets, group, params, e.factors, inverse_norm, out.gamma, precision, backward
+                words, offsets, group, params, e.factors, inverse_norm, out.token_logs, out.gamma, precision, backward
             )
             if least > TINY[precision] or precision == np.float64:
                 break
         out.log_likelihood[group] += part.log_likelihood[: len(group)]
         for name in ("visits", "first", "pairs"):
             getattr(out, name)[:] += getattr(part, name)
+    out.token_logs[:] += constant
     return out
 
 
@@ -397,6 +402,7 @@ def _run_group(
     params: FactorialParams,
     factors: Floats,
     inverse_norm: Floats,
+    token_logs: Floats,
     gamma: NDArray[Any],
     dtype: np.dtype[Any],
     backward: bool,
@@ -413,10 +419,10 @@ def _run_group(
     segment = int(np.clip(MEMORY // (size * dtype.itemsize), 8, max(8, T)))
     shapes = ((K, LANES), (slab // LANES, LANES), (size,), (2, slab), (M, slab), (M, K, K), (M, K, LANES))
     work = Work(*(np.empty(shape, dtype=dtype) for shape in shapes))
-    part = ExactPosterior(np.zeros(LANES), gamma, np.zeros(K**M), np.zeros((M, K)), np.zeros((M, K, K)))
+    part = ExactPosterior(np.zeros(LANES), token_logs, gamma, np.zeros(K**M), np.zeros((M, K)), np.zeros((M, K, K)))
     least = _group(
         table, lengths, rows, factors, inverse_norm.astype(dtype), params.initial, params.transition.astype(dtype),
         np.zeros((segment + 1, size), dtype=dtype), np.empty((-(-T // segment), size), dtype=dtype), work,
-        gamma, part.visits, part.first, part.pairs, part.log_likelihood, backward,
+        gamma, part.visits, part.first, part.pairs, part.log_likelihood, token_logs, backward,
     )  # fmt: skip
     return part, float(least)

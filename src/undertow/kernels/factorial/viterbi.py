@@ -104,10 +104,11 @@ def joint_viterbi(
     return codes, log_prob
 
 
-def codes_to_states(codes: NDArray[np.int64], n_layers: int, n_states: int) -> NDArray[np.int32]:
+def codes_to_states(codes: NDArray[np.int64], n_layers: int, n_states: int) -> NDArray[np.int64]:
     """(N, M) states of the layers from joint codes."""
     units = n_states ** np.arange(n_layers - 1, -1, -1)
-    return ((codes[:, None] // units) % n_states).astype(np.int32)
+    states: NDArray[np.int64] = (codes[:, None] // units) % n_states
+    return states
 
 
 def states_to_codes(states: NDArray[Any], n_states: int) -> NDArray[np.int64]:

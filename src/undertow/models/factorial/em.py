@@ -1,27 +1,26 @@
-"""EM for the factorial HMM: expected counts of a shard of sentences, and the parameters that fit counts best.
+"""EM for the factorial HMM: passes over a text, batch by batch, with an M-step after each batch.
 
-θ's update is closed for one layer at a time. In every joint state just one state of a layer is active, so iterative
-scaling makes a whole step, θ_ymk += log(observed_ymk / expected_ymk), and never lowers the expected log-likelihood.
+The total always holds the counts of every batch from the last time it was read (Neal and Hinton's incremental EM), so a
+word that occurs once in the text counts once, whichever batch was read last. An average over batches in which the
+newest counts most would forget rare words from one pass to the next. A batch that was not read yet is counted with its
+words in the states that the initial parameters give each word by itself.
+
+The M-step for θ is closed for one layer at a time. In every joint state exactly one state of a layer is active, so
+iterative scaling makes a whole step, θ_ymk += log(observed_ymk / expected_ymk), and never lowers the expected
+log-likelihood.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
-from undertow.kernels.factorial.exact import exact_posterior
-from undertow.kernels.factorial.mean_field import joint_visits
-from undertow.kernels.factorial.variational import (
-    VariationalPosterior,
-    WordTable,
-    expected_by_bound,
-    variational_posterior,
-)
+from undertow.engine import Engine, map_reduce
 from undertow.kernels.factorial.words import (
-    Emission,
     FactorialParams,
     FactorialStats,
     Floats,
@@ -30,117 +29,196 @@ from undertow.kernels.factorial.words import (
     expected_words,
     log_normaliser,
 )
+from undertow.models.factorial.params import FactorialInference, InferenceSettings, Shard
+from undertow.text.corpus import Corpus
 
-FLOOR = 1e-10  # tokens: what a word without any is taken for where nothing smooths
-LEAST = 1e-8  # no transition or initial probability falls below this, so that none is lost for good
-L2 = 1e-5  # of the gradient's way, as in the paper
+SHARD_TOKENS = 8192
+MOST_JOINT = 1_000_000  # joint states over which a word's shares are summed up
+HELD_BYTES = 1 << 29  # of the counts of all batches; a text that would need more has longer batches
+FLOOR = 1e-10  # tokens: the count of a word that has none, where nothing is smoothed
+LEAST = 1e-8  # no transition or initial probability falls below this, so that EM can raise it again
 
-Shard = tuple[NDArray[Any], NDArray[np.int64]]  # flat ids, offsets
-
-
-class InferenceSettings(NamedTuple):
-    """How posteriors are found."""
-
-    exact: bool
-    bound: str = "tilted"
-    max_sweeps: int = 10
-    tol: float = 1e-3
-
-    @property
-    def tabulates(self) -> bool:
-        """Whether it needs log Z of all joint states; otherwise it sums over the words."""
-        return self.exact or self.bound == "mean_field"
+Batch = list[tuple[int, int]]  # runs of sentences
 
 
-class FactorialInference:
-    """Parameters with the tables that inference reads. It travels to workers as its parameters alone."""
+class EMSettings(NamedTuple):
+    """Settings of EM."""
 
-    def __init__(self, params: FactorialParams, settings: InferenceSettings, log_norm: Floats | None = None) -> None:
-        self.params, self.settings = params, settings
-        self.emission: Emission = emission(params.theta)
-        self.table: WordTable | None = None
-        self.log_norm = log_norm
-        if settings.tabulates and log_norm is None:
-            self.log_norm = log_normaliser(self.emission)
-        if not settings.tabulates:
-            self.table = WordTable.of(self.emission)
+    inference: InferenceSettings
+    n_iter: int
+    batch_size: int  # tokens
+    smoothing: float
+    m_passes: int
 
-    def __reduce__(self) -> Any:
-        return FactorialInference, (self.params, self.settings, self.log_norm)
 
-    def __call__(self, shard: Shard) -> FactorialStats:
-        """Expected counts of a shard, every word observed."""
-        ids, offsets = shard
-        V = len(self.params.theta)
-        if self.settings.exact:
-            found = self.exact(ids, offsets)
-            words = count_words(ids, found.gamma, V)
-            return FactorialStats(
-                float(found.log_likelihood.sum()), float(len(ids)), words, found.visits, np.empty((0, 0, 0)),
-                found.first, found.pairs,
-            )  # fmt: skip
-        chains = self.chains(ids, offsets)
-        gamma = np.ascontiguousarray(chains.gamma.transpose(1, 0, 2), dtype=np.float32)
-        visits, rest = np.empty(0), np.empty((0, 0, 0))
-        if self.settings.bound == "mean_field":
-            visits = joint_visits(gamma)
-        else:
-            assert self.table is not None
-            seen = np.ones(len(ids), dtype=bool)
-            # over e^θ: so the counts of mini-batches, expected under different θ, can be averaged
-            rest = expected_by_bound(chains, seen, self.table, V) * np.exp(-self.params.theta)
+class Pass(NamedTuple):
+    """What is known after a pass over the text."""
+
+    log_likelihood: float  # or the bound; of a token, under the parameters it was read with
+    params: FactorialParams
+
+
+def passes(
+    corpus: Corpus, params: FactorialParams, how: EMSettings, rng: np.random.Generator, engine: Engine | None
+) -> Iterator[Pass]:
+    shards = corpus.shards(SHARD_TOKENS)
+    if corpus.n_tokens > how.batch_size:
+        rng.shuffle(shards)  # neighbours in a text are alike; a batch should not be
+    batches = cut_batches(shards, corpus, max(how.batch_size, _least_batch(params, corpus.n_tokens)))
+    kept = IncrementalStats(params, corpus, len(batches)) if len(batches) > 1 else None
+    for _ in range(how.n_iter):
+        total = 0.0
+        for b, batch in enumerate(batches):
+            inference = FactorialInference(params, how.inference)
+            stats = map_reduce(inference, _cut(corpus, batch), FactorialStats.plus, engine=engine)
+            total += stats.log_likelihood
+            if kept is not None:
+                stats = kept.replace(b, stats)
+            params = m_step(stats, params, smoothing=how.smoothing, n_passes=how.m_passes)
+        yield Pass(total / corpus.n_tokens, params)
+
+
+def held_out(params: FactorialParams, other: Corpus, inference: InferenceSettings, engine: Engine | None) -> float:
+    """Log-probability of a token of other text, or the bound on it."""
+    run = FactorialInference(params, inference)
+    total = map_reduce(partial(_log_likelihood, run), _cut(other, other.shards(SHARD_TOKENS)), _add, engine=engine)
+    return float(total) / other.n_tokens
+
+
+def _log_likelihood(inference: FactorialInference, shard: Shard) -> float:
+    if inference.settings.exact:
+        return float(inference.exact(*shard, backward=False).log_likelihood.sum())
+    return float(inference.chains(*shard).bound.sum())
+
+
+def _add(a: float, b: float) -> float:
+    return a + b
+
+
+class IncrementalStats:
+    """The counts of every batch as it was last read, and their sum."""
+
+    def __init__(self, params: FactorialParams, corpus: Corpus, n_batches: int) -> None:
+        self.n_tokens = corpus.n_tokens
+        self.parts: list[BatchStats | None] = [None] * n_batches
+        self.shares = word_shares(params)
+        self.unread: Floats | None = np.array(corpus.vocabulary.counts, dtype=np.float64)  # tokens of each word
+        self.total: FactorialStats | None = None
+
+    def replace(self, b: int, stats: FactorialStats) -> FactorialStats:
+        """Put the counts of a batch in the place of those it had; the counts of the whole text."""
+        part, old = BatchStats.of(stats), self.parts[b]
+        self.parts[b] = part
+        self.total = part.add_to(stats.scaled(0.0) if self.total is None else self.total, 1.0)
+        if old is not None:
+            self.total = old.add_to(self.total, -1.0)
+        if self.unread is None:
+            return self.total
+        self.unread[part.rows] -= part.stats.words[:, 0].sum(axis=1)
+        if all(p is not None for p in self.parts):
+            self.unread = None
+            return self.total
+        # the rest of the text is taken to go from state to state as what was read; its words are known
+        scaled = self.total.scaled(self.n_tokens / self.total.n_tokens)
+        return scaled._replace(words=self.total.words + np.maximum(self.unread, 0)[:, None, None] * self.shares)
+
+
+class BatchStats(NamedTuple):
+    """Counts of a batch in half the memory: the rows of its words alone, in float32."""
+
+    rows: NDArray[np.int64]
+    stats: FactorialStats
+
+    @classmethod
+    def of(cls, stats: FactorialStats) -> BatchStats:
+        rows = np.flatnonzero(stats.words[:, 0].any(axis=1))
+        short = [x if isinstance(x, float) else x.astype(np.float32) for x in stats._replace(words=stats.words[rows])]
+        return cls(rows, FactorialStats._make(short))
+
+    def add_to(self, total: FactorialStats, sign: float) -> FactorialStats:
+        """The total, changed in place, with this part more or less. What is taken away is what was added."""
+        words, part = total.words, self.stats
+        words[self.rows] = np.maximum(words[self.rows] + sign * part.words, 0.0)
         return FactorialStats(
-            float(chains.bound.sum()),
-            float(len(ids)),
-            count_words(ids, gamma, V),
-            visits,
-            rest,
-            chains.first,
-            chains.pairs,
+            total.log_likelihood + sign * part.log_likelihood,
+            total.n_tokens + sign * part.n_tokens,
+            words,
+            *(
+                np.maximum(getattr(total, name) + sign * getattr(part, name), 0.0)  # rounding leaves −1e-12 of nothing
+                for name in ("visits", "rest", "first", "pairs")
+            ),
         )
 
-    def exact(self, ids: Any, offsets: Any, missing: Any = None, *, backward: bool = True) -> Any:
-        assert self.log_norm is not None
-        return exact_posterior(ids, offsets, missing, self.params, self.emission, self.log_norm, backward=backward)
 
-    def chains(self, ids: Any, offsets: Any, missing: Any = None) -> VariationalPosterior:
-        return variational_posterior(
-            ids, offsets, missing, self.params, self.emission, self.table, self.log_norm,
-            bound=self.settings.bound, max_sweeps=self.settings.max_sweeps, tol=self.settings.tol,
-        )  # fmt: skip
+def word_shares(params: FactorialParams) -> Floats:
+    """(V, M, K) how the tokens of a word fall on the states of each layer, judged by the word alone."""
+    p, e = params, emission(params.theta)
+    M, K = p.initial.shape
+    usual = np.stack([_stationary(p.transition[m]) for m in range(M)])
+    shares = np.empty(p.theta.shape)
+    if K**M <= MOST_JOINT:
+        visits = np.ones(1)
+        for m in range(M):
+            visits = np.multiply.outer(visits, usual[m]).reshape(-1)
+        log_norm = log_normaliser(e)
+        for m in range(M):
+            shares[:, m] = expected_words(e, visits, log_norm, m)
+    else:
+        weight = np.exp(p.theta - p.theta.max(axis=0))
+        shares[:] = weight / weight.sum(axis=0) * usual
+    out: Floats = shares / np.maximum(shares.sum(axis=2, keepdims=True), 1e-300)
+    return out
 
 
-def count_words(ids: NDArray[Any], gamma: NDArray[Any], n_words: int) -> Floats:
-    """(V, M, K) sums of the posteriors (N, M, K) of each word's tokens. Equivalent to `np.add.at(out, ids, gamma)`."""
-    _, M, K = gamma.shape
-    out = np.zeros((n_words, M * K))
-    order = np.argsort(ids, kind="stable")
-    sorted_ids = np.asarray(ids)[order]
-    if len(ids):
-        starts = np.flatnonzero(np.concatenate(([True], sorted_ids[1:] != sorted_ids[:-1])))
-        out[sorted_ids[starts]] = np.add.reduceat(gamma.reshape(len(ids), -1)[order], starts, axis=0, dtype=np.float64)
-    return out.reshape(n_words, M, K)
+def _stationary(transition: Floats) -> Floats:
+    """How often a chain is in each state, near enough."""
+    p = np.full(len(transition), 1.0 / len(transition))
+    for _ in range(50):
+        p = p @ transition
+    out: Floats = p / p.sum()
+    return out
+
+
+def _least_batch(params: FactorialParams, n_tokens: int) -> int:
+    """Tokens of a batch so that the counts of all of them can be held."""
+    row = 4 * params.theta.shape[1] * params.theta.shape[2]
+    return int(-(-n_tokens * row * len(params.theta) // HELD_BYTES))
+
+
+def cut_batches(shards: Batch, corpus: Corpus, batch_size: int) -> list[Batch]:
+    """Shards put together until a batch has batch_size tokens; the rest of the text joins the last one."""
+    batches: list[Batch] = [[]]
+    n = 0
+    for first, stop in shards:
+        if n >= batch_size:
+            batches.append([])
+            n = 0
+        batches[-1].append((first, stop))
+        n += int(corpus.offsets[stop] - corpus.offsets[first])
+    if len(batches) > 1 and n < batch_size / 2:
+        last = batches.pop()
+        batches[-1] += last
+    return batches
+
+
+def _cut(corpus: Corpus, batch: Batch) -> Iterator[Shard]:
+    for first, stop in batch:
+        offsets = np.asarray(corpus.offsets[first : stop + 1], dtype=np.int64)
+        yield np.asarray(corpus.ids[offsets[0] : offsets[-1]]), offsets - offsets[0]
 
 
 # --- M-step ---------------------------------------------------------------------------------------------
 
 
 def m_step(
-    stats: FactorialStats,
-    params: FactorialParams,
-    *,
-    smoothing: float = 0.0,
-    n_passes: int = 2,
-    update: str = "closed",
+    stats: FactorialStats, params: FactorialParams, *, smoothing: float = 0.0, n_passes: int = 2
 ) -> FactorialParams:
-    """Parameters from expected counts: the chains in closed form, θ by scaling (or L-BFGS on the same objective)."""
+    """Parameters from expected counts: the chains in closed form, θ by iterative scaling."""
     initial, transition = _normalised(stats.first), _normalised(stats.pairs)
     if not len(stats.visits):
         theta = scale_by_bound(stats, params.theta, smoothing)
-    elif update == "closed":
-        theta = scale_layers(stats.words, stats.visits, params.theta, smoothing, n_passes)
     else:
-        theta = climb(stats.words, stats.visits, params.theta, smoothing)
+        theta = scale_layers(stats.words, stats.visits, params.theta, smoothing, n_passes)
     return FactorialParams(initial, transition, theta)
 
 
@@ -181,33 +259,3 @@ def scale_by_bound(stats: FactorialStats, theta: Floats, smoothing: float) -> Fl
     expected = np.exp(theta) * stats.rest
     extra = max(smoothing / K, FLOOR)
     return bounded(theta + (np.log(stats.words + extra) - np.log(expected + extra)) / M)
-
-
-def word_objective(theta: Floats, words: Floats, visits: Floats) -> float:
-    """Σ words·θ − Σ_s visits log Z(s): the part of the expected log-likelihood that θ has a say in."""
-    best = theta.max(axis=2)
-    e = emission(theta)
-    log_base = best.sum(axis=1)
-    shift = float(log_base.max())  # taken out by `emission`
-    return float((words * theta).sum() - visits @ log_normaliser(e) - visits.sum() * shift)
-
-
-def word_gradient(theta: Floats, words: Floats, visits: Floats) -> Floats:
-    e = emission(theta)
-    log_norm = log_normaliser(e)
-    expected = [expected_words(e, visits, log_norm, m) for m in range(theta.shape[1])]
-    return words - np.stack(expected, axis=1)
-
-
-def climb(words: Floats, visits: Floats, theta: Floats, smoothing: float, max_iter: int = 100) -> Floats:
-    """The paper's way: L-BFGS on the objective per token with an L2 penalty; for comparison."""
-    words, visits = smoothed(words, visits, smoothing)
-    n = max(float(visits.sum()), 1.0)
-
-    def value_and_slope(x: Floats) -> tuple[float, Floats]:
-        at = x.reshape(theta.shape)
-        value = -word_objective(at, words, visits) / n + 0.5 * L2 * float(x @ x)
-        return value, (-word_gradient(at, words, visits) / n).reshape(-1) + L2 * x
-
-    found = minimize(value_and_slope, theta.reshape(-1), jac=True, method="L-BFGS-B", options={"maxiter": max_iter})
-    return bounded(np.asarray(found.x, dtype=np.float64).reshape(theta.shape))

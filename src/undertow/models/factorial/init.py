@@ -20,8 +20,7 @@ from undertow.kernels.gaussian.hankel import hankel_svd
 from undertow.kernels.gaussian.moments import text_moments
 from undertow.kernels.words.exchange import exchange_clusters
 from undertow.kernels.words.kmeans import kmeans, spread_centres
-from undertow.models.factorial.em import scale_layers
-from undertow.models.factorial.learning import Learning, passes, word_shares
+from undertow.models.factorial.em import EMSettings, passes, scale_layers, word_shares
 from undertow.text.corpus import Corpus
 from undertow.text.lag_counts import LagCounts
 
@@ -44,7 +43,7 @@ def random_start(corpus: Corpus, n_layers: int, n_states: int, rng: np.random.Ge
 
 
 def cluster_start(
-    corpus: Corpus, n_layers: int, n_states: int, rng: np.random.Generator, how: Learning, init: str = "clusters",
+    corpus: Corpus, n_layers: int, n_states: int, rng: np.random.Generator, how: EMSettings, init: str = "clusters",
     engine: Engine | None = None, n_threads: int = 1,
 ) -> FactorialParams:  # fmt: skip
     """Parameters that grew layer by layer: each is added as a clustering of the words says, then all are fitted.
@@ -74,7 +73,7 @@ def cluster_start(
     return params
 
 
-def _stage(how: Learning, n_joint: int) -> Learning:
+def _stage(how: EMSettings, n_joint: int) -> EMSettings:
     """How fewer layers than the model will have are fitted: by tables of joint states, while there are not too many."""
     if n_joint <= MOST_EXACT:
         return how._replace(inference=how.inference._replace(exact=True), n_iter=N_GROWING)

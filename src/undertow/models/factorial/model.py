@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -32,9 +32,9 @@ from undertow.models.base import (
     check_whole,
     encode_sentences,
 )
-from undertow.models.factorial.em import FactorialInference, InferenceSettings
+from undertow.models.factorial.em import EMSettings, held_out, passes
 from undertow.models.factorial.init import INITS, cluster_start, random_start
-from undertow.models.factorial.learning import Learning, held_out, passes
+from undertow.models.factorial.params import FactorialInference, InferenceSettings
 from undertow.models.factorial.queries import (
     WordWeight,
     batches,
@@ -48,7 +48,7 @@ from undertow.models.fitting import FitResult, Iteration, check_callbacks, check
 from undertow.text.corpus import Corpus
 from undertow.text.tokenizer import checked_sentences
 
-VIEWS = ("posterior", "viterbi")
+VIEWS = ("features", "posterior", "viterbi")
 EXACT_FIT = 10_000  # joint states up to which `inference="auto"` is exact: there it costs less than variational sweeps
 EXACT_SCORE = 100_000  # joint states up to which text is scored exactly, however the model was fitted
 Text = Corpus | Iterable[Sequence[str]]
@@ -68,12 +68,13 @@ class FactorialHMM(Estimator):
     tightest and cheapest, which needs a table of K^M numbers. n_iter: passes over the text. batch_size: tokens
     between two M-steps; the counts of each batch stand until it is read again.
     max_sweeps, tol: variational sweeps end when a sentence's bound rises by less than tol a token. smoothing:
-    pseudo-counts a word. m_passes: of the M-step over the layers; update: "closed", or "lbfgs" for comparison. init:
+    pseudo-counts a word. m_passes: of the M-step over the layers. init:
     "clusters" (another one for each layer), "lds" (each layer by its own directions of a linear dynamical system) or
     "random". validation: share of the text, its end, that is held out to stop early; None for none.
     """
 
     kind = "fhmm"
+    retired_params: ClassVar[Mapping[str, tuple[Any, ...]]] = {"update": ("closed", "lbfgs")}  # of the M-step
     params_: FactorialParams
 
     def __init__(
@@ -89,7 +90,6 @@ class FactorialHMM(Estimator):
         tol: float = 1e-3,
         smoothing: float = 0.5,
         m_passes: int = 2,
-        update: str = "closed",
         init: str = "clusters",
         validation: float | None = None,
         random_state: Any = None,
@@ -107,7 +107,6 @@ class FactorialHMM(Estimator):
         self.tol = tol
         self.smoothing = smoothing
         self.m_passes = m_passes
-        self.update = update
         self.init = init
         self.validation = validation
         self.random_state = random_state
@@ -125,7 +124,6 @@ class FactorialHMM(Estimator):
         choices = {
             "bound": BOUNDS,
             "inference": ("auto", "exact", "variational"),
-            "update": ("closed", "lbfgs"),
             "init": INITS,
         }
         for name, allowed in choices.items():
@@ -141,11 +139,6 @@ class FactorialHMM(Estimator):
             raise InputError(
                 f"FactorialHMM: {what} needs a table of {self.n_states}^{self.n_layers} joint states, more than "
                 f"{MOST_JOINT:,}: take fewer layers or states, or inference='variational' with bound='tilted'."
-            )
-        if self.update == "lbfgs" and not how.tabulates:
-            raise InputError(
-                f"FactorialHMM: update='lbfgs' needs the visits of joint states, which bound={self.bound!r} does not "
-                "count: take update='closed', bound='mean_field' or inference='exact'."
             )
 
     # --- fitting ----------------------------------------------------------------------------------------
@@ -209,7 +202,7 @@ class FactorialHMM(Estimator):
             return random_start(text, M, K, rng)
         n_threads = count_workers(self.n_jobs)
         with nullcontext(engine) if engine is not None else open_engine("threads", n_threads) as place:
-            return cluster_start(text, M, K, rng, self._learning(), self.init, place, n_threads)
+            return cluster_start(text, M, K, rng, self._em_settings(), self.init, place, n_threads)
 
     def _em(
         self,
@@ -219,7 +212,7 @@ class FactorialHMM(Estimator):
         rng: np.random.Generator,
         engine: Engine | None,
     ) -> FitResult[FactorialParams]:
-        how = self._learning()
+        how = self._em_settings()
         with nullcontext(engine) if engine is not None else open_engine("threads", self.n_jobs) as place:
             return run_iterations(
                 self._iterations(text, other, start, how, rng, place),
@@ -235,7 +228,7 @@ class FactorialHMM(Estimator):
         text: Corpus,
         other: Corpus | None,
         start: FactorialParams,
-        how: Learning,
+        how: EMSettings,
         rng: np.random.Generator,
         engine: Engine,
     ) -> Iterator[Iteration[FactorialParams]]:
@@ -244,14 +237,13 @@ class FactorialHMM(Estimator):
             score = None if other is None else held_out(done.params, other, how.inference, engine)
             yield Iteration(done.log_likelihood, done.params, score)
 
-    def _learning(self) -> Learning:
-        return Learning(
+    def _em_settings(self) -> EMSettings:
+        return EMSettings(
             self._inference_settings(),
             int(self.n_iter),
             int(self.batch_size),
             float(self.smoothing),
             int(self.m_passes),
-            self.update,
         )
 
     def _finish(self, params: FactorialParams, history: list[float], scores: list[float], corpus: Corpus) -> None:
@@ -285,19 +277,36 @@ class FactorialHMM(Estimator):
     def theta_(self) -> npt.NDArray[np.float64]:
         return self.params_.theta
 
-    def transform(self, X: Text, view: str = "posterior") -> list[npt.NDArray[np.float32]]:
-        """One float32 array a sentence: "posterior" is (n_tokens, M·K), the probabilities of all layers' states side by
-        side; "viterbi" is (n_tokens, M·K) of 0 and 1, the states of the likeliest path (`decode`).
+    def transform(self, X: Text, view: str = "features") -> list[npt.NDArray[np.float32]]:
+        """Vectors of the tokens: which states they are in.
 
         A word outside the vocabulary is a missing observation and gets its states from the context; where the
         vocabulary has classes of unknown words it is observed as its class.
+
+        Parameters
+        ----------
+        X
+            Sentences.
+        view
+            "posterior" is the probabilities of all layers' states side by side, "viterbi" the states of the best path
+            as 0 and 1. "features" is what a tagger should read: the posterior.
+
+        Returns
+        -------
+        list of float32 arrays (n_tokens, M·K)
+            One for each sentence.
+
+        Raises
+        ------
+        InputError
+            If there is no such view.
         """
         self._check_fitted()
         if view not in VIEWS:
             raise InputError(f"view={view!r} must be one of {', '.join(VIEWS)}.")
         M, K = self.params_.n_layers, self.params_.n_states
         if view == "viterbi":
-            return [np.eye(K, dtype=np.float32)[s].reshape(len(s), M * K) for s in self.decode(X)]
+            return [np.eye(K, dtype=np.float32)[s].reshape(len(s), M * K) for s in self.decode(X, "viterbi")]
         out: list[npt.NDArray[np.float32]] = []
         for ids, offsets in self._batches(X):
             gamma = posterior(self._states_inference, ids, offsets, ids == self.vocabulary_.unknown_id).reshape(
@@ -309,9 +318,9 @@ class FactorialHMM(Estimator):
     def posterior(self, X: Text) -> list[npt.NDArray[np.float32]]:
         """(n_tokens, M, K) probabilities of the layers' states, one array a sentence."""
         M, K = self.params_.n_layers, self.params_.n_states
-        return [v.reshape(len(v), M, K) for v in self.transform(X)]
+        return [v.reshape(len(v), M, K) for v in self.transform(X, "posterior")]
 
-    def decode(self, X: Text, method: str = "viterbi") -> list[npt.NDArray[np.int32]]:
+    def decode(self, X: Text, method: str = "viterbi") -> list[npt.NDArray[np.int64]]:
         """(n_tokens, M) states, one array a sentence. Unknown words are missing observations.
 
         method: "viterbi" is, with exact inference, the likeliest joint path, and with variational inference the
@@ -321,8 +330,8 @@ class FactorialHMM(Estimator):
         if method not in ("viterbi", "posterior"):
             raise InputError(f"method={method!r} must be 'viterbi' or 'posterior'.")
         if method == "posterior":
-            return [v.argmax(axis=2).astype(np.int32) for v in self.posterior(X)]
-        out: list[npt.NDArray[np.int32]] = []
+            return [v.argmax(axis=2).astype(np.int64) for v in self.posterior(X)]
+        out: list[npt.NDArray[np.int64]] = []
         for ids, offsets in self._batches(X):
             states = best_paths(self._states_inference, ids, offsets, ids == self.vocabulary_.unknown_id)
             out.extend(states[a:b] for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True))
@@ -330,7 +339,37 @@ class FactorialHMM(Estimator):
 
     def joint_codes(self, X: Text) -> list[npt.NDArray[np.int64]]:
         """(n_tokens,) one number for all layers' decoded states, the last layer's running fastest."""
-        return [states_to_codes(s, self.params_.n_states) for s in self.decode(X)]
+        return [states_to_codes(s, self.params_.n_states) for s in self.decode(X, "viterbi")]
+
+    def log_probabilities(self, X: Text) -> list[npt.NDArray[np.float64]]:
+        """log p(token | tokens before it in its sentence).
+
+        Parameters
+        ----------
+        X
+            Sentences; all unknown words count as one word.
+
+        Returns
+        -------
+        list of arrays (n_tokens,)
+            One for each sentence.
+
+        Raises
+        ------
+        InputError
+            If there are more than 100,000 joint states: a bound is all that is known then.
+        """
+        self._check_fitted()
+        if not self._scorer.settings.exact:
+            raise InputError(
+                f"FactorialHMM: the probability of each token needs a sum over {self.params_.n_joint:,} joint states, "
+                f"more than {EXACT_SCORE:,}: take bounds(X), or a model with fewer layers or states."
+            )
+        out: list[npt.NDArray[np.float64]] = []
+        for ids, offsets in self._batches(X):
+            logs = self._scorer.exact(ids, offsets, backward=False).token_logs
+            out.extend(logs[a:b] for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True))
+        return out
 
     def log_likelihoods(self, X: Text) -> npt.NDArray[np.float64]:
         """(n_sentences,) log-probability of each sentence, exact up to 100,000 joint states, beyond that the bound.
@@ -383,7 +422,9 @@ class FactorialHMM(Estimator):
                 raise InputError(f"There is no {name} {value}: give 0 to {size - 1}.")
         return words_of_state(p.theta[:, layer], state, words, n, min_count)
 
-    def sample(self, n_tokens: int = 50, *, random_state: Any = 0, prefix: Sequence[str] = ()) -> list[str]:
+    def sample(
+        self, n_tokens: int = 50, *, random_state: int | np.random.Generator | None = None, prefix: Sequence[str] = ()
+    ) -> list[str]:
         """Tokens drawn from the model, going on from `prefix`; after the boundary word a sentence begins anew."""
         self._check_fitted()
         if isinstance(n_tokens, bool) or not isinstance(n_tokens, int | np.integer) or n_tokens < 0:

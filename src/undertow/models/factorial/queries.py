@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from undertow.kernels.chain.small import viterbi_logs
 from undertow.kernels.factorial.viterbi import codes_to_states, joint_viterbi
 from undertow.kernels.factorial.words import Emission, FactorialParams, Floats
-from undertow.models.factorial.em import FactorialInference
+from undertow.models.factorial.params import FactorialInference
 from undertow.text.vocabulary import Vocabulary
 
 BATCH_TOKENS = 1 << 16  # of a query: what is held at once
@@ -50,7 +50,7 @@ def posterior(
 
 def best_paths(
     inference: FactorialInference, ids: NDArray[Any], offsets: NDArray[np.int64], missing: NDArray[np.bool_]
-) -> NDArray[np.int32]:
+) -> NDArray[np.int64]:
     """(n_tokens, M) states: of the best joint path if inference is exact, else of each layer's own chain."""
     p = inference.params
     if inference.settings.exact:
@@ -59,7 +59,7 @@ def best_paths(
         return codes_to_states(codes, p.n_layers, p.n_states)
     scores = inference.chains(ids, offsets, missing).scores
     paths = [viterbi_logs(scores[m], offsets, p.initial[m], p.transition[m])[0] for m in range(p.n_layers)]
-    return np.stack(paths, axis=1).astype(np.int32)
+    return np.stack(paths, axis=1).astype(np.int64)
 
 
 def draw_states(

@@ -462,10 +462,27 @@ class HMM(Estimator):
         return self.transform(X, "posterior")
 
     @one_blas_thread()
-    def decode(self, X: Sentences, method: str = "posterior") -> list[npt.NDArray[np.int64]]:
-        """A state for each token: the most probable one by itself ("posterior"), or of the best path ("viterbi").
+    def decode(self, X: Sentences, method: str = "viterbi") -> list[npt.NDArray[np.int64]]:
+        """A state for each token.
 
-        With a low rank the path is that of states and features together.
+        Parameters
+        ----------
+        X
+            Sentences.
+        method
+            "viterbi" is the most probable path; with a low rank, of states and features together. "posterior" is the
+            most probable state of each token by itself: fewer wrong states on average, but not always a possible path.
+
+        Returns
+        -------
+        list of int64 arrays (n_tokens,)
+            One for each sentence.
+
+        Raises
+        ------
+        InputError
+            If there is no such method, or the transition is a full matrix of more than 4,096 states and the method is
+            "viterbi".
         """
         self._check_fitted()
         if method not in ("posterior", "viterbi"):

@@ -138,6 +138,11 @@ class Tagger(Estimator):
             "models": [kept.pack(m, "")[0] for m in models],
         }
 
+    @classmethod
+    def _upgrade(cls, state: SavedState) -> SavedState:
+        models = [kept.upgrade(record) for record in state.fitted["models"]]
+        return super()._upgrade(state)._replace(fitted={**state.fitted, "models": models})
+
     def _kept_tensors(self) -> dict[str, npt.NDArray[Any]]:
         return {k: t for i, m in enumerate(self._kept_models()) for k, t in kept.pack(m, _prefix(i))[1].items()}
 

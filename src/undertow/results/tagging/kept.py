@@ -66,6 +66,11 @@ def unpack(record: Mapping[str, Any], tensors: Mapping[str, npt.NDArray[Any]], p
     return model
 
 
+def upgrade(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The record of a packed model that an earlier version wrote, as this version writes it."""
+    return {**record, **_class_of(record)._upgrade(_state_of(record))._asdict()}
+
+
 def _class_of(record: Mapping[str, Any]) -> type[Estimator]:
     if set(record) != _KEYS:
         raise FormatError("A model that it keeps is not described as undertow does.")

@@ -32,6 +32,7 @@ Features = list[list[dict[str, float]]]
 Arrays = list[npt.NDArray[np.float32]]
 
 MOST_KNOWN = 1_000_000
+STATE_METHODS = {"hmm": "posterior", "fhmm": "viterbi"}  # of `States` where none is given, by the kind of the model
 _PENN = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}", "``": "“", "''": "”"}
 
 
@@ -215,7 +216,8 @@ class Vectors(ModelFeatures):
 class States(ModelFeatures):
     """The most likely state of each token, from `decode`; a model with several layers gives one a layer.
 
-    method: how to decode, for models that know several ways; None for their usual one.
+    method: how to decode, for models that know several ways. None is "posterior" for an HMM and "viterbi" for a
+    FactorialHMM, whatever the default of `decode`: a saved tagger must read the states that it was trained on.
     """
 
     ability, adapter = "decode", "states"
@@ -239,7 +241,8 @@ class States(ModelFeatures):
         return {**super().options(), "method": self.method}
 
     def features(self, sentences: Sentences) -> Features:
-        chosen = {} if self.method is None else {"method": self.method}
+        method = self.method or STATE_METHODS.get(self.model.kind)
+        chosen = {} if method is None else {"method": method}
         codes = self._ask(lambda X: self.model.decode(X, **chosen), sentences)  # type: ignore[attr-defined]
         return [[_layers(row) for row in _flat(c).tolist()] for c in codes]
 
