@@ -165,6 +165,17 @@ def check_parameters_must_be_finite(case: Case) -> None:
                     case.make(**{name: bad}).fit(case.data)
 
 
+@check()
+def check_parameters_are_constrained(case: Case) -> None:
+    """Each parameter has a constraint, and refuses an object that no parameter can be."""
+    model_class = type(case.make())
+    names, declared = set(model_class.param_defaults()), set(model_class.constraints)
+    assert declared == names, f"constraints and parameters differ: {sorted(declared ^ names)}"
+    for name in names:
+        with refuses(f"fit with a foreign object for {name}", InputError):
+            case.make(**{name: object()}).fit(case.data)
+
+
 NONSENSE: list[Any] = ["x", None, -1, 0, 1e300, math.nan, math.inf, [], 2**70, True, "y" * 10_000]
 
 

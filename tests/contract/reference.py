@@ -24,12 +24,18 @@ from undertow.models.base import (
     SavedState,
     TensorSpec,
     as_corpus,
-    check_number,
-    check_random_state,
-    check_whole,
     encode_sentences,
 )
-from undertow.models.fitting import Callback, InterruptedFitWarning, TrainingEvent, check_callbacks
+from undertow.models.constraints import (
+    CALLBACKS,
+    RANDOM_STATE,
+    Constraint,
+    Number,
+    Whole,
+    check_callbacks,
+    check_random_state,
+)
+from undertow.models.fitting import Callback, InterruptedFitWarning, TrainingEvent
 from undertow.storage import register
 
 Floats = npt.NDArray[np.float64]
@@ -62,6 +68,12 @@ class DeletedInterpolation(Estimator):
     """Unigram and bigram probabilities, mixed by EM on held-out halves."""
 
     kind: ClassVar[str] = "test-deleted-interpolation"
+    constraints: ClassVar[Mapping[str, Constraint]] = {
+        "n_iter": Whole(1),
+        "smoothing": Number(1e-9, 1e9),
+        "random_state": RANDOM_STATE,
+        "callbacks": CALLBACKS,
+    }
 
     def __init__(
         self,
@@ -75,12 +87,6 @@ class DeletedInterpolation(Estimator):
         self.smoothing = smoothing
         self.random_state = random_state
         self.callbacks = callbacks
-
-    def _check_params(self) -> None:
-        super()._check_params()
-        check_whole("DeletedInterpolation", "n_iter", self.n_iter, 1)
-        check_number("DeletedInterpolation", "smoothing", self.smoothing, 1e-9, 1e9)
-        check_random_state(self.random_state)
 
     def fit(self, X: Any, y: Any = None) -> Self:
         self._check_params()

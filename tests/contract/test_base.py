@@ -10,8 +10,8 @@ import pytest
 from contract.cases import CASES, OTHER_SENTENCES, SENTENCES, Case
 from contract.reference import DeletedInterpolation
 from undertow.errors import InputError, NotFittedError
-from undertow.models.base import Estimator, as_corpus, check_random_state, encode_sentences
-from undertow.models.fitting import check_callbacks
+from undertow.models.base import Estimator, as_corpus, encode_sentences
+from undertow.models.constraints import check_callbacks, check_random_state
 from undertow.text.corpus import Corpus
 from undertow.text.vocabulary import Vocabulary
 

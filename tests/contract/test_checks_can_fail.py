@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pytest
@@ -22,8 +22,8 @@ from contract import checks
 from contract.cases import OTHER_SENTENCES, SENTENCES, Case, small
 from contract.reference import DeletedInterpolation
 from undertow.errors import InputError
-from undertow.models.base import check_random_state
-from undertow.models.fitting import InterruptedFitWarning, check_callbacks
+from undertow.models.constraints import Checked, Constraint, check_callbacks, check_random_state
+from undertow.models.fitting import InterruptedFitWarning
 from undertow.storage import load_model, register
 from undertow.text.corpus import Corpus
 
@@ -94,6 +94,26 @@ class SetsBlindly(DeletedInterpolation):
         for name, value in params.items():
             setattr(self, name, value)
         return self
+
+
+@breaks("parameters_are_constrained")
+class ForgetsAParameter(DeletedInterpolation):
+    constraints: ClassVar[Mapping[str, Constraint]] = {
+        name: c for name, c in DeletedInterpolation.constraints.items() if name != "random_state"
+    }
+
+
+@breaks("parameters_are_constrained", spreads=True)
+class TakesAnything(DeletedInterpolation):
+    """Declares something for each parameter, but what it declares for one accepts anything."""
+
+    constraints: ClassVar[Mapping[str, Constraint]] = {
+        **DeletedInterpolation.constraints,
+        "callbacks": Checked(lambda value: None),
+    }
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        return super().fit(X) if isinstance(self.callbacks, list | None) else self
 
 
 @breaks("parameters_must_be_finite")

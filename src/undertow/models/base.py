@@ -3,7 +3,8 @@
 The habits are scikit-learn's, and its `clone`, `Pipeline` and `GridSearchCV` work, but scikit-learn itself is
 an extra and is never imported here. To write a model, subclass `Estimator`:
 
-- the constructor takes keyword-only parameters after the first and only stores them;
+- the constructor takes keyword-only parameters after the first and only stores them; `constraints` says what each of
+  them may be;
 - `fit` calls `self._check_params()`, opens its input with `as_corpus`, works on local variables and sets the
   fitted attributes (names ending in `_`, `history_` and usually `vocabulary_` among them) at the end, so that
   a failed fit leaves the model as it was;
@@ -25,13 +26,12 @@ import numpy as np
 import numpy.typing as npt
 
 from undertow.errors import InputError, NotFittedError, short
+from undertow.models.constraints import Constraint
 from undertow.text.corpus import Corpus
 from undertow.text.tokenizer import check_rule, checked_sentences
 from undertow.text.vocabulary import Vocabulary
 
 Sentences = Corpus | Iterable[Sequence[str]]
-
-MOST = 10**9  # a whole number above this is a slip: no loop over it ends and no array of it fits
 
 
 class CostWarning(UserWarning):
@@ -67,6 +67,8 @@ class Estimator(abc.ABC):
 
     retired_params: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
     """Parameters of earlier versions with the values they had: read in saved models, and dropped."""
+    constraints: ClassVar[Mapping[str, Constraint]]
+    """What each parameter of the constructor may be."""
 
     history_: list[float]
     """The objective after each iteration. A model is fitted if and only if it has this."""
@@ -108,10 +110,13 @@ class Estimator(abc.ABC):
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def _check_params(self) -> None:
-        """Refuse what no parameter of any model may be; a model extends this with its own conditions."""
-        for name, value in self.get_params().items():
+        """Apply the `constraints`; a model with conditions between several parameters extends this."""
+        who, params = type(self).__name__, self.get_params()
+        for name, value in params.items():
             if isinstance(value, float | np.floating) and not math.isfinite(value):
-                raise InputError(f"{type(self).__name__}: {name}={value} is not a finite number; give a finite one.")
+                raise InputError(f"{who}: {name}={value} is not a finite number; give a finite one.")
+        for name, constraint in self.constraints.items():
+            constraint.check(who, name, params[name])
 
     # --- fitted or not ----------------------------------------------------------------------------------
 
@@ -201,49 +206,6 @@ class Estimator(abc.ABC):
 
         `vocabulary_` is there already.
         """
-
-
-def check_whole(who: str, name: str, value: Any, low: int, high: int = MOST) -> None:
-    """Refuse what is no whole number from `low` to `high`; True is none, NumPy's integers are."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) or value < low:
-        raise InputError(f"{who}: {name}={short(value)} must be a whole number, at least {low}.")
-    if value > high:
-        raise InputError(f"{who}: {name}={short(value)} must be a whole number, at most {high:,}.")
-
-
-def is_number(value: Any) -> bool:
-    """An integer or a float of Python or NumPy; True is none."""
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool | np.bool_)
-
-
-def check_number(who: str, name: str, value: Any, low: float, high: float) -> None:
-    """Refuse what is no number from `low` to `high`."""
-    if not is_number(value) or not low <= value <= high:
-        raise InputError(f"{who}: {name}={short(value)} must be a number from {low:g} to {high:g}.")
-
-
-def check_choice(who: str, name: str, value: Any, allowed: Iterable[str]) -> None:
-    words = tuple(allowed)
-    if not isinstance(value, str) or value not in words:
-        raise InputError(f"{who}: {name}={short(value)} must be one of {', '.join(words)}.")
-
-
-def check_flag(who: str, name: str, value: Any) -> None:
-    if not isinstance(value, bool | np.bool_):
-        raise InputError(f"{who}: {name}={short(value)} must be True or False.")
-
-
-def check_random_state(random_state: Any) -> np.random.Generator:
-    """A generator from None (fresh entropy), an integer seed, or a Generator, which is used as it is."""
-    if isinstance(random_state, np.random.Generator):
-        return random_state
-    is_seed = isinstance(random_state, int | np.integer) and not isinstance(random_state, bool)
-    if random_state is not None and not (is_seed and random_state >= 0):
-        raise InputError(
-            f"random_state={short(random_state)} is no source of randomness: give a non-negative integer, "
-            "a numpy.random.Generator, or None."
-        )
-    return np.random.default_rng(random_state)
 
 
 def as_corpus(X: Any) -> Corpus:

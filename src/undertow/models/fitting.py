@@ -16,8 +16,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from undertow.errors import InputError, short
-from undertow.models.base import encode_sentences, is_number
+from undertow.errors import InputError
+from undertow.models.base import encode_sentences
+from undertow.models.constraints import check_callbacks
 from undertow.text.corpus import Corpus
 
 LOGGER = logging.getLogger("undertow")
@@ -63,15 +64,6 @@ class FitResult(NamedTuple, Generic[Params]):
     history: list[float]
     validation_history: list[float]  # empty if no text was held out
     interrupted: bool
-
-
-def check_callbacks(callbacks: Any) -> tuple[Callback, ...]:
-    """The functions to call with each `TrainingEvent`; None means none."""
-    if callbacks is None:
-        return ()
-    if not isinstance(callbacks, list | tuple) or not all(callable(fn) for fn in callbacks):
-        raise InputError(f"callbacks={short(callbacks)} is not a list of functions: give a list, such as [print].")
-    return tuple(callbacks)
 
 
 def run_iterations(
@@ -235,11 +227,6 @@ def part_of(corpus: Corpus, sentences: list[Any]) -> Corpus:
     return Corpus(ids, offsets, corpus.vocabulary.with_counts(counts), manifest=corpus.manifest)
 
 
-def check_share(value: Any, who: str) -> None:
-    if value is not None and not (is_number(value) and 0 < value < 1):
-        raise InputError(f"{who}: validation={short(value)} must be a share between 0 and 1, or None.")
-
-
 __all__ = [
     "LOGGER",
     "Callback",
@@ -247,8 +234,6 @@ __all__ = [
     "InterruptedFitWarning",
     "Iteration",
     "TrainingEvent",
-    "check_callbacks",
-    "check_share",
     "part_of",
     "run_iterations",
     "run_last_step",

@@ -22,7 +22,7 @@ from undertow.errors import InputError
 from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, PairSparse
 from undertow.kernels.chain.inference import ChainParams
 from undertow.kernels.chain.operators import Dense, LowRank
-from undertow.models.base import check_random_state
+from undertow.models.constraints import check_random_state
 from undertow.models.fitting import FitResult, Iteration, run_iterations
 from undertow.models.hmm.em import perplexity_remark, unseen_mass
 from undertow.models.hmm.init import choose_blocks, choose_init

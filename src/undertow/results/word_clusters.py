@@ -15,12 +15,11 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from undertow.engine import count_workers
 from undertow.errors import InputError
 from undertow.files import finished_file
 from undertow.kernels.words.brown import bit_paths, merge_classes
@@ -30,13 +29,19 @@ from undertow.models.base import (
     SavedState,
     TensorSpec,
     as_corpus,
-    check_choice,
-    check_number,
-    check_random_state,
-    check_whole,
     encode_sentences,
 )
-from undertow.models.fitting import Callback, Iteration, check_callbacks, run_iterations
+from undertow.models.constraints import (
+    CALLBACKS,
+    N_JOBS,
+    RANDOM_STATE,
+    Choice,
+    Constraint,
+    Number,
+    Whole,
+    check_random_state,
+)
+from undertow.models.fitting import Callback, Iteration, run_iterations
 from undertow.text.corpus import Corpus
 from undertow.text.lag_counts import LagCounts
 from undertow.text.vocabulary import UNKNOWN, Vocabulary, check_word
@@ -57,6 +62,15 @@ class WordClusters(Estimator):
     """
 
     kind = "clusters"
+    constraints: ClassVar[Mapping[str, Constraint]] = {
+        "n_clusters": Whole(1),
+        "n_iter": Whole(1),
+        "min_moved": Number(0, 1),
+        "init": Choice("frequency", "random"),
+        "random_state": RANDOM_STATE,
+        "n_jobs": N_JOBS,
+        "callbacks": CALLBACKS,
+    }
 
     clusters_: npt.NDArray[np.int32]
     paths_: list[str]
@@ -80,22 +94,12 @@ class WordClusters(Estimator):
         self.n_jobs = n_jobs
         self.callbacks = callbacks
 
-    def _check_params(self) -> None:
-        super()._check_params()
-        check_whole("WordClusters", "n_clusters", self.n_clusters, 1)
-        check_whole("WordClusters", "n_iter", self.n_iter, 1)
-        check_number("WordClusters", "min_moved", self.min_moved, 0, 1)
-        check_choice("WordClusters", "init", self.init, ("frequency", "random"))
-        count_workers(self.n_jobs)
-        check_random_state(self.random_state)
-
     # --- fitting ----------------------------------------------------------------------------------------
 
     def fit(self, X: Text, y: Any = None) -> Self:
         """Cluster the words of a Corpus, of an iterable of token lists, or of LagCounts, whose first lag is used."""
         self._check_params()
         rng = check_random_state(self.random_state)
-        check_callbacks(self.callbacks)
         if not isinstance(X, LagCounts):
             X = LagCounts.from_corpus(as_corpus(X), lags=1, n_jobs=self.n_jobs)
         vocabulary, pairs = X.vocabulary, X.matrix(1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,15 +18,18 @@ from undertow.engine import count_workers
 from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError, short
 from undertow.kernels.types import F32, F64
-from undertow.models.base import (
-    Estimator,
-    SavedState,
-    TensorSpec,
-    check_choice,
-    check_flag,
-    check_number,
+from undertow.models.base import Estimator, SavedState, TensorSpec
+from undertow.models.constraints import (
+    CALLBACKS,
+    N_JOBS,
+    RANDOM_STATE,
+    Checked,
+    Choice,
+    Constraint,
+    Number,
+    Verbosity,
+    Whole,
     check_random_state,
-    check_whole,
     is_number,
 )
 from undertow.models.dynamic import links, queries, storage
@@ -36,7 +39,7 @@ from undertow.models.dynamic.links import Link
 from undertow.models.dynamic.map_data import MapData, empirical_shares, make_map_data
 from undertow.models.dynamic.queries import Mover, Movers, Neighbor, Timeline
 from undertow.models.dynamic.state import FittedMap
-from undertow.models.fitting import Callback, check_callbacks
+from undertow.models.fitting import Callback
 from undertow.text.event_times import Time
 from undertow.text.events import Events
 
@@ -45,6 +48,19 @@ Name = str | tuple[str, str]
 
 EventSource = Events | str | os.PathLike[str] | Iterable[Any]
 """Events, the path of a CSV, TSV or JSON lines file, a DataFrame, or rows of (time, row, column, count)."""
+
+
+def _drift_pair(drift: Any) -> tuple[float, float] | None:
+    """The drift of rows and of columns; None if it is to be learned."""
+    if drift is None:
+        return None
+    pair = (drift, drift) if is_number(drift) else tuple(drift) if isinstance(drift, list | tuple) else ()
+    if len(pair) != 2 or not all(is_number(v) and 0 <= v <= storage.MAX_DRIFT for v in pair):
+        raise InputError(
+            f"DynamicEmbedding: drift={short(drift)} must be a variance up to {storage.MAX_DRIFT:g}, a pair (rows, "
+            "columns) of them, or None."
+        )
+    return max(float(pair[0]), MIN_VARIANCE), max(float(pair[1]), MIN_VARIANCE)
 
 
 class DynamicEmbedding(Estimator):
@@ -114,6 +130,20 @@ class DynamicEmbedding(Estimator):
     """
 
     kind = "dynamic"
+    constraints: ClassVar[Mapping[str, Constraint]] = {
+        "dim": Whole(1, 1000),
+        "purpose": Choice("auto", "look", "predict"),
+        "n_iter": Whole(1),
+        "drift": Checked(_drift_pair),
+        "tempering": Number(1e-9, 1e9) | None,
+        "burstiness": Number(0, 1e9) | None,
+        "covariance": Choice("auto", "full", "blocks"),
+        "tol": Number(1e-15, 1e9),
+        "random_state": RANDOM_STATE,
+        "n_jobs": N_JOBS,
+        "verbose": Verbosity(),
+        "callbacks": CALLBACKS,
+    }
 
     events_: Events
     filtered_means_: F64
@@ -157,20 +187,6 @@ class DynamicEmbedding(Estimator):
         self.verbose = verbose
         self.callbacks = callbacks
 
-    def _check_params(self) -> None:
-        super()._check_params()
-        check_whole("DynamicEmbedding", "dim", self.dim, 1, 1000)
-        check_whole("DynamicEmbedding", "n_iter", self.n_iter, 1)
-        check_choice("DynamicEmbedding", "covariance", self.covariance, ("auto", "full", "blocks"))
-        check_choice("DynamicEmbedding", "purpose", self.purpose, ("auto", "look", "predict"))
-        for name, low in {"tempering": 1e-9, "burstiness": 0, "tol": 1e-15}.items():
-            value = getattr(self, name)
-            if value is not None or name == "tol":
-                check_number("DynamicEmbedding", name, value, low, 1e9)
-        check_flag("DynamicEmbedding", "verbose", self.verbose)
-        _drift_pair(self.drift)
-        count_workers(self.n_jobs)
-
     def _options(self) -> FitOptions:
         return FitOptions(
             dim=int(self.dim),
@@ -211,9 +227,8 @@ class DynamicEmbedding(Estimator):
         """
         self._check_params()
         rng = check_random_state(self.random_state)
-        callbacks = check_callbacks(self.callbacks)
         events = Events.build(X, times=times)
-        fitted, history = fit_map(events, self._options(), rng, callbacks=callbacks, verbose=self.verbose)
+        fitted, history = fit_map(events, self._options(), rng, callbacks=self.callbacks, verbose=self.verbose)
         self._set_fitted(fitted, history)
         return self
 
@@ -529,19 +544,6 @@ class DynamicEmbedding(Estimator):
 
     def _restore(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
         self._set_fitted(storage.from_tensors(tensors, state))
-
-
-def _drift_pair(drift: Any) -> tuple[float, float] | None:
-    """The drift of rows and of columns; None if it is to be learned."""
-    if drift is None:
-        return None
-    pair = (drift, drift) if is_number(drift) else tuple(drift) if isinstance(drift, list | tuple) else ()
-    if len(pair) != 2 or not all(is_number(v) and 0 <= v <= storage.MAX_DRIFT for v in pair):
-        raise InputError(
-            f"DynamicEmbedding: drift={short(drift)} must be a variance up to {storage.MAX_DRIFT:g}, a pair (rows, "
-            "columns) of them, or None."
-        )
-    return max(float(pair[0]), MIN_VARIANCE), max(float(pair[1]), MIN_VARIANCE)
 
 
 __all__ = ["DynamicEmbedding", "Link", "Mover", "Movers", "Neighbor", "Timeline"]

@@ -20,17 +20,24 @@ from undertow.kernels.factorial.variational import BOUNDS
 from undertow.kernels.factorial.viterbi import states_to_codes
 from undertow.kernels.factorial.words import FactorialParams, check_params
 from undertow.models.base import (
-    MOST,
     CostWarning,
     Estimator,
     SavedState,
     TensorSpec,
     as_corpus,
-    check_choice,
-    check_number,
-    check_random_state,
-    check_whole,
     encode_sentences,
+)
+from undertow.models.constraints import (
+    CALLBACKS,
+    N_JOBS,
+    RANDOM_STATE,
+    Choice,
+    Constraint,
+    Number,
+    Share,
+    Verbosity,
+    Whole,
+    check_random_state,
 )
 from undertow.models.factorial.em import EMSettings, held_out, passes
 from undertow.models.factorial.init import INITS, cluster_start, random_start
@@ -44,7 +51,7 @@ from undertow.models.factorial.queries import (
     posterior,
     words_of_state,
 )
-from undertow.models.fitting import FitResult, Iteration, check_callbacks, check_share, run_iterations, split_text
+from undertow.models.fitting import FitResult, Iteration, run_iterations, split_text
 from undertow.text.corpus import Corpus
 from undertow.text.tokenizer import checked_sentences
 
@@ -75,6 +82,24 @@ class FactorialHMM(Estimator):
 
     kind = "fhmm"
     retired_params: ClassVar[Mapping[str, tuple[Any, ...]]] = {"update": ("closed", "lbfgs")}  # of the M-step
+    constraints: ClassVar[Mapping[str, Constraint]] = {
+        "n_layers": Whole(1, 64),
+        "n_states": Whole(1, 1_000_000),
+        "bound": Choice(*BOUNDS),
+        "inference": Choice("auto", "exact", "variational"),
+        "n_iter": Whole(1),
+        "batch_size": Whole(1),
+        "max_sweeps": Whole(1),
+        "tol": Number(0, 1e9),
+        "smoothing": Number(0, 1e9),
+        "m_passes": Whole(1),
+        "init": Choice(*INITS),
+        "validation": Share(),
+        "random_state": RANDOM_STATE,
+        "n_jobs": N_JOBS,
+        "verbose": Verbosity(),
+        "callbacks": CALLBACKS,
+    }
     params_: FactorialParams
 
     def __init__(
@@ -116,22 +141,6 @@ class FactorialHMM(Estimator):
 
     def _check_params(self) -> None:
         super()._check_params()
-        for name, (low, high) in {
-            "n_layers": (1, 64), "n_states": (1, 1_000_000), "n_iter": (1, MOST), "batch_size": (1, MOST),
-            "max_sweeps": (1, MOST), "m_passes": (1, MOST), "verbose": (0, MOST),
-        }.items():  # fmt: skip
-            check_whole("FactorialHMM", name, getattr(self, name), low, high)
-        choices = {
-            "bound": BOUNDS,
-            "inference": ("auto", "exact", "variational"),
-            "init": INITS,
-        }
-        for name, allowed in choices.items():
-            check_choice("FactorialHMM", name, getattr(self, name), allowed)
-        check_number("FactorialHMM", "tol", self.tol, 0, 1e9)
-        check_number("FactorialHMM", "smoothing", self.smoothing, 0, 1e9)
-        check_share(self.validation, "FactorialHMM")
-        count_workers(self.n_jobs)
         how = self._inference_settings()
         n_joint = self.n_states**self.n_layers
         if how.tabulates and n_joint > MOST_JOINT:
@@ -154,7 +163,6 @@ class FactorialHMM(Estimator):
         self._warn_of_cost(corpus.n_tokens, engine)
         text, other = split_text(corpus, self.validation, validation)
         rng = check_random_state(self.random_state)
-        check_callbacks(self.callbacks)
         result = self._em(text, other, self._start(text, rng, engine), rng, engine)
         self._finish(result.params, result.history, result.validation_history, corpus)
         return self

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -22,14 +22,22 @@ from undertow.models.base import (
     SavedState,
     TensorSpec,
     as_corpus,
-    check_choice,
-    check_flag,
-    check_number,
-    check_random_state,
-    check_whole,
     encode_sentences,
 )
-from undertow.models.fitting import Callback, FitResult, check_callbacks, check_share, run_iterations, split_text
+from undertow.models.constraints import (
+    CALLBACKS,
+    N_JOBS,
+    RANDOM_STATE,
+    Choice,
+    Constraint,
+    Flag,
+    Number,
+    Share,
+    Verbosity,
+    Whole,
+    check_random_state,
+)
+from undertow.models.fitting import Callback, FitResult, run_iterations, split_text
 from undertow.models.hmm import em as hmm_em
 from undertow.models.hmm import queries as hmm_queries
 from undertow.models.hmm import storage as hmm_storage
@@ -106,6 +114,24 @@ class HMM(Estimator):
     """
 
     kind = "hmm"
+    constraints: ClassVar[Mapping[str, Constraint]] = {
+        "n_states": Whole(1),
+        "n_blocks": Whole(1) | None,
+        "rank": Whole(1) | None,
+        "band": Whole(0),
+        "init": Choice("auto", *INITS),
+        "parameterization": Choice("table", "neural"),
+        "n_iter": Whole(1),
+        "n_chunks": Whole(1),
+        "smoothing": Number(0, 1e9),
+        "carry": Flag(),
+        "validation": Share(),
+        "warm_start": Flag(),
+        "random_state": RANDOM_STATE,
+        "n_jobs": N_JOBS,
+        "verbose": Verbosity(),
+        "callbacks": CALLBACKS,
+    }
 
     def __init__(
         self,
@@ -146,12 +172,6 @@ class HMM(Estimator):
 
     def _check_params(self) -> None:
         super()._check_params()
-        least = {"n_states": 1, "n_blocks": 1, "rank": 1, "band": 0, "n_iter": 1, "n_chunks": 1}
-        for name, low in least.items():
-            value = getattr(self, name)
-            if value is None and name in ("n_blocks", "rank"):
-                continue
-            check_whole("HMM", name, value, low)
         if self.n_blocks is not None and self.n_blocks > self.n_states:
             raise InputError(
                 f"HMM: n_blocks={self.n_blocks} is more than n_states={self.n_states}: each block needs a state."
@@ -162,13 +182,6 @@ class HMM(Estimator):
             )
         if self.band and (self.rank is None or (self.n_blocks or 1) > 1):
             raise InputError("HMM: a band needs a rank and no blocks: give rank, and n_blocks=1.")
-        for name, allowed in (("init", ("auto", *INITS)), ("parameterization", ("table", "neural"))):
-            check_choice("HMM", name, getattr(self, name), allowed)
-        check_number("HMM", "smoothing", self.smoothing, 0, 1e9)
-        check_share(self.validation, "HMM")
-        for name in ("carry", "warm_start", "verbose"):
-            check_flag("HMM", name, getattr(self, name))
-        count_workers(self.n_jobs)
 
     # --- fitting ----------------------------------------------------------------------------------------
 
@@ -184,7 +197,6 @@ class HMM(Estimator):
         """
         self._check_params()
         rng = check_random_state(self.random_state)
-        check_callbacks(self.callbacks)
         corpus = as_corpus(X)
         resuming = self.warm_start and self.__sklearn_is_fitted__()
         if resuming and corpus.vocabulary != self.vocabulary_:

@@ -22,19 +22,25 @@ from undertow.kernels.gaussian.smoother import posterior_covariances
 from undertow.kernels.types import F32, F64, I64
 from undertow.models.answers import Neighbor, Transition
 from undertow.models.base import (
-    MOST,
     Estimator,
     SavedState,
     TensorSpec,
     as_corpus,
-    check_choice,
-    check_flag,
-    check_number,
-    check_random_state,
-    check_whole,
     encode_sentences,
 )
-from undertow.models.fitting import Callback, check_callbacks, run_iterations
+from undertow.models.constraints import (
+    CALLBACKS,
+    N_JOBS,
+    RANDOM_STATE,
+    Choice,
+    Constraint,
+    Flag,
+    Number,
+    Verbosity,
+    Whole,
+    check_random_state,
+)
+from undertow.models.fitting import Callback, run_iterations
 from undertow.models.lds import queries, storage
 from undertow.models.lds.em import LikelihoodWarning, e_step, staged_iterations
 from undertow.models.lds.init import check_lags, identify, random_start
@@ -106,6 +112,23 @@ class LDS(Estimator):
 
     kind = "lds"
     unsaved_params: ClassVar[frozenset[str]] = Estimator.unsaved_params | {"verbose"}
+    constraints: ClassVar[Mapping[str, Constraint]] = {
+        "n_components": Whole(1),
+        "n_iter": Whole(0),
+        "n_full": Whole(0),
+        "lags": Whole(1, MAX_LAGS),
+        "ssid_lags": Whole(1, MAX_LAGS),
+        "kappa": Number(0, 1e12) | None,
+        "noise": Choice("dropout", "uniform"),
+        "init": Choice("ssid", "random"),
+        "update_Q": Flag(),
+        "basis": Number(1, 1000),
+        "min_count": Whole(0),
+        "random_state": RANDOM_STATE,
+        "n_jobs": N_JOBS,
+        "callbacks": CALLBACKS,
+        "verbose": Verbosity(),
+    }
     params_: LDSParams
     state_moment_: F64  # (h, h)
     dropped_: F64  # (V,)
@@ -147,25 +170,12 @@ class LDS(Estimator):
 
     def _check_params(self) -> None:
         super()._check_params()
-        for name, (low, high) in {
-            "n_components": (1, MOST), "n_iter": (0, MOST), "n_full": (0, MOST), "lags": (1, MAX_LAGS),
-            "ssid_lags": (1, MAX_LAGS), "min_count": (0, MOST),
-        }.items():  # fmt: skip
-            check_whole("LDS", name, getattr(self, name), low, high)
-        check_choice("LDS", "init", self.init, ("ssid", "random"))
-        check_choice("LDS", "noise", self.noise, ("dropout", "uniform"))
-        check_flag("LDS", "update_Q", self.update_Q)
-        check_flag("LDS", "verbose", self.verbose)
-        check_number("LDS", "basis", self.basis, 1, 1000)
-        if self.kappa is not None:
-            check_number("LDS", "kappa", self.kappa, 0, 1e12)
         if self.init == "ssid":
             check_lags(self.ssid_lags)
             if 2 * self.ssid_lags - 1 > self.lags:
                 raise InputError(
                     f"LDS: ssid_lags={self.ssid_lags} needs lags={2 * self.ssid_lags - 1} or more, not {self.lags}."
                 )
-        count_workers(self.n_jobs)
 
     # --- fitting ----------------------------------------------------------------------------------------
 
@@ -194,7 +204,6 @@ class LDS(Estimator):
             If a parameter is invalid, or the text has too few words, or no sentence is longer than `lags`.
         """
         self._check_params()
-        check_callbacks(self.callbacks)
         counts = self._count(X, engine)
         rng = check_random_state(self.random_state)
         with one_blas_thread():
@@ -235,7 +244,6 @@ class LDS(Estimator):
         if not self.__sklearn_is_fitted__():
             return self.fit(X, engine=engine)
         self._check_params()
-        check_callbacks(self.callbacks)
         if "_counts" not in vars(self):
             raise InputError(
                 "A loaded LDS does not hold the pair counts of its text, to which partial_fit would add: "

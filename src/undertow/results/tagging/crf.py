@@ -6,14 +6,15 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from undertow.errors import FormatError, InputError, MissingExtraError
-from undertow.models.base import SavedState, TensorSpec, check_choice, check_flag, check_number, check_whole
-from undertow.models.fitting import TrainingEvent, check_callbacks
+from undertow.models.base import SavedState, TensorSpec
+from undertow.models.constraints import CALLBACKS, Checked, Choice, Constraint, Flag, Number, Whole, check_callbacks
+from undertow.models.fitting import TrainingEvent
 from undertow.results.tagging.base import (
     Tagger,
     check_features,
@@ -45,6 +46,16 @@ class CRFTagger(Tagger):
     """
 
     kind = "crf-tagger"
+    constraints: ClassVar[Mapping[str, Constraint]] = {
+        "features": Checked(check_features),
+        "window": Whole(0, 10),
+        "l1": Number(0, 1e9),
+        "l2": Number(0, 1e9),
+        "n_iter": Whole(1, 100_000),
+        "lexical": Flag(),
+        "algorithm": Choice(*ALGORITHMS),
+        "callbacks": CALLBACKS,
+    }
 
     def __init__(
         self,
@@ -66,15 +77,6 @@ class CRFTagger(Tagger):
         self.lexical = lexical
         self.algorithm = algorithm
         self.callbacks = callbacks
-
-    def _check_params(self) -> None:
-        super()._check_params()
-        check_whole("CRFTagger", "window", self.window, 0, 10)
-        check_whole("CRFTagger", "n_iter", self.n_iter, 1, 100_000)
-        check_number("CRFTagger", "l1", self.l1, 0, 1e9)
-        check_number("CRFTagger", "l2", self.l2, 0, 1e9)
-        check_flag("CRFTagger", "lexical", self.lexical)
-        check_choice("CRFTagger", "algorithm", self.algorithm, ALGORITHMS)
 
     def fit(self, X: Any, y: Any) -> Self:
         self._check_params()

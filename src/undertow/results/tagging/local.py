@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError, short
-from undertow.models.base import SavedState, TensorSpec, check_number, check_random_state, check_whole
-from undertow.models.fitting import Iteration, check_callbacks, run_iterations
+from undertow.models.base import SavedState, TensorSpec
+from undertow.models.constraints import (
+    CALLBACKS,
+    RANDOM_STATE,
+    Checked,
+    Constraint,
+    Number,
+    Whole,
+    check_random_state,
+)
+from undertow.models.fitting import Iteration, run_iterations
 from undertow.results.tagging import network
 from undertow.results.tagging.base import (
     Tagger,
@@ -43,6 +52,18 @@ class LocalTagger(Tagger):
     """
 
     kind = "local-tagger"
+    constraints: ClassVar[Mapping[str, Constraint]] = {
+        "features": Checked(lambda value: check_features(value, vectors=True)),
+        "n_hidden": Whole(1),
+        "n_iter": Whole(1),
+        "patience": Whole(1),
+        "held_out": Number(0, 0.9),
+        "batch_size": Whole(1),
+        "learning_rate": Number(0, 1.0),
+        "alpha": Number(0, 1.0),
+        "random_state": RANDOM_STATE,
+        "callbacks": CALLBACKS,
+    }
 
     def __init__(
         self,
@@ -69,16 +90,8 @@ class LocalTagger(Tagger):
         self.random_state = random_state
         self.callbacks = callbacks
 
-    def _check_params(self) -> None:
-        super()._check_params()
-        for name in ("n_hidden", "n_iter", "patience", "batch_size"):
-            check_whole("LocalTagger", name, getattr(self, name), 1)
-        for name, highest in {"held_out": 0.9, "learning_rate": 1.0, "alpha": 1.0}.items():
-            check_number("LocalTagger", name, getattr(self, name), 0, highest)
-
     def fit(self, X: Any, y: Any) -> Self:
         self._check_params()
-        callbacks = check_callbacks(self.callbacks)
         rng = check_random_state(self.random_state)
         features = dense(check_features(self.features, vectors=True))
         words, vectors = self._open(X, features)
@@ -101,7 +114,7 @@ class LocalTagger(Tagger):
                 self._train(rng, *sides[0], *sides[-1], len(labels)),
                 n_iter=self.n_iter,
                 unit="pass",
-                callbacks=callbacks,
+                callbacks=self.callbacks,
                 patience=self.patience,
             )
         vars(self).pop("vocabulary_", None)
