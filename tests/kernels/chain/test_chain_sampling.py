@@ -8,7 +8,7 @@ from scipy.stats import chisquare
 from hmm_models import OPERATORS, random_params
 from oracles.hmm_paths import all_paths
 from undertow.kernels.chain.inference import forward
-from undertow.kernels.chain.sampling import sample, sampling_tables
+from undertow.kernels.chain.sampling import chain_tables, sample
 
 Z, F, V = 3, 2, 4
 N = 20_000
@@ -29,8 +29,8 @@ def fits(codes, probability):
 def test_texts_come_with_their_probabilities(kind):
     """States of three tokens, and words of two, against the sum over all paths."""
     params = random_params(kind, Z, F, V, 0, np.float32)
-    rng, tables = np.random.default_rng(0), sampling_tables(params)
-    drawn = [sample(params, 3, rng, tables=tables) for _ in range(N)]
+    rng, tables = np.random.default_rng(0), chain_tables(params)
+    drawn = [sample(params.initial, 3, rng, tables) for _ in range(N)]
     T = params.transition.dense().astype(float)
     paths = all_paths(Z, 3)
     exact = params.initial[paths[:, 0]] * T[paths[:, 0], paths[:, 1]] * T[paths[:, 1], paths[:, 2]]
@@ -41,8 +41,9 @@ def test_texts_come_with_their_probabilities(kind):
 
 def test_a_text_ends_with_its_stop_word_and_is_the_callers_luck():
     params = random_params("low rank", Z, F, V, 3, np.float32)
-    states, words = sample(params, 500, np.random.default_rng(3), stop=2)
+    tables = chain_tables(params)
+    states, words = sample(params.initial, 500, np.random.default_rng(3), tables, stop=2)
     assert words[-1] == 2 and 2 not in words[:-1] and len(states) == len(words)
-    again = sample(params, 500, np.random.default_rng(3), stop=2)
+    again = sample(params.initial, 500, np.random.default_rng(3), tables, stop=2)
     assert_array_equal(again[1], words)
-    assert len(sample(params, 0, np.random.default_rng(3))[0]) == 0
+    assert len(sample(params.initial, 0, np.random.default_rng(3), tables)[0]) == 0

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from hmm_models import OPERATORS, dense_to_band, random_operator
+from hmm_models import OPERATORS, blocks_and_emission, dense_to_band, low_rank, pair_sparse, random_operator
 from sentences import is_one_sentence
 from undertow.errors import InputError
 from undertow.kernels.chain import operators as transitions
 from undertow.kernels.chain.band import BandLowRank, band_to_dense, inside
-from undertow.kernels.chain.operators import Dense, LowRank
+from undertow.kernels.chain.operators import Dense, LowRank, Transition
 from undertow.kernels.chain.smoothing import check_rows, smoothed_columns, smoothed_rows
 
 Z, F = 9, 3
@@ -159,3 +159,63 @@ def test_rows_that_are_no_distributions_are_named():
     refusal(LowRank, np.ones((3, 2)), np.ones((3, 2)))
     refusal(BandLowRank, np.ones((3, 2)), np.ones((2, 3)), np.ones((2, 3)))
     refusal(BandLowRank, np.ones((3, 2)), np.ones((2, 3)), np.ones((3, 3)))
+
+
+ALL_OPERATORS = (*OPERATORS, "pairs", "block low rank")
+
+
+def any_operator(kind, rng):
+    if kind in OPERATORS:
+        return random_operator(kind, Z, F, rng, np.float32)
+    blocks = blocks_and_emission(rng)[0]
+    if kind == "pairs":
+        return pair_sparse(rng, blocks, [(0, 1), (1, 0), (1, 1), (2, 0)])
+    return low_rank(rng, blocks)
+
+
+@pytest.mark.parametrize("kind", ALL_OPERATORS)
+def test_every_operator_keeps_the_protocol_and_agrees_with_its_dense_form(kind):
+    rng = np.random.default_rng(3)
+    operator = any_operator(kind, rng)
+    assert isinstance(operator, Transition)
+    operator.check()
+    n, T = operator.n_states, operator.dense().astype(float)
+    assert T.shape == (n, n)
+    assert_allclose(T.sum(axis=1), 1.0, rtol=1e-5)
+    alpha, message = rng.random((2, 5, n)).astype(np.float32)
+    assert_allclose(operator.push(alpha), alpha @ T, rtol=1e-5)
+    assert_allclose(operator.pull(message), message @ T.T, rtol=1e-5)
+    states = np.array([n - 1, 0, 3, 3])
+    assert_allclose(operator.rows(states), T[states], rtol=1e-5)
+    assert operator.live(-1) == slice(0, n)
+    if kind in OPERATORS:
+        assert operator.live(2) == slice(0, n)
+    else:
+        assert operator.live(1) == slice(operator.first[1], operator.first[2])
+    pairs = T * (alpha.T.astype(float) @ message)
+    stats = operator.empty_stats()
+    assert all(x.dtype == np.float64 and not x.any() for x in stats)
+    for some in (slice(0, 2), slice(2, 5)):
+        operator.accumulate_expected(alpha[some], message[some], stats)
+    for twice, once in zip(stats + stats, stats, strict=True):
+        assert_allclose(twice, 2 * once, rtol=1e-12)
+    if kind == "dense":
+        assert_allclose(stats.pairs, pairs, rtol=1e-5)
+    elif kind == "pairs":
+        seen = zip(*np.nonzero(operator.pair >= 0), strict=True)
+        expected = [pairs[operator.live(b), operator.live(c)].ravel() for b, c in seen]
+        assert_allclose(stats.data, np.concatenate(expected), rtol=1e-5)
+    else:
+        band = band_to_dense(stats.band) if kind == "band" else np.zeros((n, n))
+        assert_allclose(stats.zf.sum(axis=1), (pairs - band).sum(axis=1), rtol=1e-5)
+        assert_allclose(stats.fz.sum(axis=0), (pairs - band).sum(axis=0), rtol=1e-5)
+        assert_allclose(stats.zf.sum(axis=0), stats.fz.sum(axis=1), rtol=1e-5)  # each feature is left as often
+
+
+@pytest.mark.parametrize("kind", ["pairs", "block low rank"])
+def test_block_operators_whose_rows_do_not_sum_to_one_are_refused(kind):
+    operator = any_operator(kind, np.random.default_rng(4))
+    wrong = {"leave": 2 * operator.leave} if kind == "pairs" else {"R": 2 * operator.R}
+    with pytest.raises(InputError) as e:
+        operator._replace(**wrong).check()
+    assert is_one_sentence(str(e.value))

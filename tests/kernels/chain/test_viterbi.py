@@ -6,7 +6,7 @@ from numpy.testing import assert_array_equal
 
 from hmm_models import blocks_and_emission, bounds, low_rank, pair_sparse
 from oracles.hmm_paths import enumerate_joint_paths, enumerate_paths
-from undertow.kernels.chain.viterbi import viterbi_blocks, viterbi_low_rank
+from undertow.kernels.chain.viterbi import viterbi_blocks
 
 LENGTHS = [3, 0, 1, 4]
 
@@ -39,8 +39,18 @@ def test_a_low_rank_chain_takes_the_best_path_of_states_and_features(seed):
     ids, offsets = text(rng, 4)
     ids[1] = 3
     obs = blocks.dense_emission(emission).T[ids].astype(float)
-    path = viterbi_low_rank(ids, offsets, blocks, T, initial, emission)
+    path = viterbi_blocks(ids, offsets, blocks, T, initial, emission)
     for a, b in zip(offsets[:-1], offsets[1:], strict=True):
         if b > a:
             oracle = enumerate_joint_paths(initial.astype(float), T.R.astype(float), T.ET.T.astype(float), obs[a:b])
             assert_array_equal(path[a:b], oracle.z[np.argmax(oracle.weight)])
+
+
+@pytest.mark.parametrize("form", ["pairs", "low rank"])
+def test_a_sentence_without_a_possible_path_has_no_states(form):
+    rng = np.random.default_rng(0)
+    blocks, emission, initial = blocks_and_emission(rng)
+    T = pair_sparse(rng, blocks, [(0, 1)]) if form == "pairs" else low_rank(rng, blocks)
+    emission[blocks.starts[2] : blocks.starts[3]] = 0  # word 2 cannot be emitted
+    path = viterbi_blocks([0, 1, 0, 2, 3], np.array([0, 2, 4, 5]), blocks, T, initial, emission)
+    assert_array_equal(path < 0, [False, False, True, True, False])

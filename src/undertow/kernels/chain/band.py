@@ -120,6 +120,9 @@ class BandLowRank:
     def width(self) -> int:
         return int(self.R.shape[1])
 
+    def live(self, block: int) -> slice:
+        return slice(0, self.n_states)
+
     def push(self, alpha: Array, out: Array | None = None, route: Array | None = None) -> Array:
         out = self.low_rank.push(alpha, out, route)
         band_push(alpha, self.band, out)

@@ -16,6 +16,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from undertow.kernels.chain.operators import LowRankStats, add_outer, add_stats
+from undertow.kernels.chain.smoothing import check_rows, check_sums
 from undertow.kernels.types import F32, F64, I64
 
 FAST = {"contract", "reassoc", "nsz"}  # no "nnan", "ninf": a zero probability must stay one
@@ -105,6 +107,15 @@ def _word_probabilities(B: Any, states: Any, total: float, emission: Any, out: A
             out[w] = p
 
 
+class PairStats(NamedTuple):
+    """Expected numbers of steps between the states of pairs of blocks that were seen, as PairSparse.data."""
+
+    data: F64
+
+    def __add__(self, other: Any) -> PairStats:
+        return add_stats(self, other)
+
+
 class PairSparse(NamedTuple):
     """A transition with a matrix for each pair of blocks that was seen, and rank one for all others.
 
@@ -135,6 +146,31 @@ class PairSparse(NamedTuple):
         out = np.empty(self.n_states, dtype=np.float32)
         push_pairs(self, block, -1, np.ascontiguousarray(alpha, dtype=np.float32), out)
         return out
+
+    def live(self, block: int) -> slice:
+        return live_slice(self.first, block)
+
+    def rows(self, states: NDArray[Any]) -> F32:
+        """(n, Z) rows of the matrix."""
+        n_blocks = len(self.first) - 1
+        z, block = np.repeat(np.asarray(states, dtype=np.int64), n_blocks), np.tile(np.arange(n_blocks), len(states))
+        return self.into_block(z, block)[2].reshape(len(states), self.n_states)
+
+    def empty_stats(self) -> PairStats:
+        return PairStats(np.zeros(len(self.data)))
+
+    def accumulate_expected(self, alpha: NDArray[Any], message: NDArray[Any], stats: PairStats) -> None:
+        """Steps between pairs of blocks that were not seen are not counted: they have no parameters of their own."""
+        counts = np.zeros(len(self.data))
+        for a, m in zip(np.asarray(alpha, dtype=np.float32), np.asarray(message, dtype=np.float32), strict=True):
+            count_pairs(self, -1, -1, a, m, 1.0, counts)
+        np.add(stats.data, counts * self.data, out=stats.data)
+
+    def check(self) -> None:
+        """Raise InputError, with the sums, unless all rows are distributions."""
+        least = min(x.min(initial=0.0) for x in (self.data, self.leave, self.arrive))
+        sums = self.pull(np.ones(self.n_states, dtype=np.float32))
+        check_sums(np.where(least < 0, np.nan, sums), "transition")
 
     def dense(self) -> F32:
         """(Z, Z), for small models."""
@@ -187,9 +223,23 @@ class BlockLowRank(NamedTuple):
         live = live_slice(self.first, block)
         return np.asarray((np.asarray(alpha, dtype=np.float32) @ self.R[live]) @ self.ET.T)
 
-    def rows(self, states: I64) -> F32:
+    def live(self, block: int) -> slice:
+        return live_slice(self.first, block)
+
+    def rows(self, states: NDArray[Any]) -> F32:
         """(n, Z) rows of the matrix."""
         return np.asarray(self.R[states] @ self.ET.T)
+
+    def empty_stats(self) -> LowRankStats:
+        return LowRankStats(np.zeros(self.R.shape), np.zeros(self.ET.shape).T)  # fz by columns, as E is kept
+
+    def accumulate_expected(self, alpha: NDArray[Any], message: NDArray[Any], stats: LowRankStats) -> None:
+        add_outer(stats.zf, alpha, message @ self.ET, self.R)
+        add_outer(stats.fz.T, message, alpha @ self.R, self.ET)
+
+    def check(self) -> None:
+        check_rows(self.R, "transition from states to features")
+        check_rows(self.ET, "transition from features to states", axis=0)
 
     def dense(self) -> F32:
         return np.asarray(self.R @ self.ET.T)

@@ -1,7 +1,8 @@
 """The transition of a discrete chain as an operator: all a forward–backward needs to know of it.
 
 Row-stochastic T with rows "from" and columns "to". A batch of B distributions is a (B, Z) array, so that a step is a
-matrix product. `Dense` and `LowRank` are here, low rank plus a band in band.py.
+matrix product. `Dense` and `LowRank` are here, low rank plus a band in band.py, those of chains with blocks in
+block_operators.py.
 
 Some operators pass through a narrow waist of `width` features on the way. A caller that wants statistics afterwards
 hands in `route` arrays (B, width) that keep what passed there, so that nothing is multiplied twice.
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 from numba import njit
@@ -26,41 +27,63 @@ COPY_STATES = 4096  # 64 MB
 ROW_BLOCK = 1024  # rows of expected counts that are made at a time, so that temporaries stay small
 
 
-class TransitionOperator(Protocol):
-    """What inference.py asks of a transition."""
+@runtime_checkable
+class Transition(Protocol):
+    """What every transition is: a row-stochastic (Z, Z) matrix T that need not be held as one.
+
+    Dense, LowRank, BandLowRank, PairSparse and BlockLowRank; a test compares each with its dense form.
+    """
 
     @property
     def n_states(self) -> int: ...
 
-    @property
-    def width(self) -> int:
-        """Features in the waist, 0 if there is none."""
+    def live(self, block: int, /) -> slice:
+        """The states that can emit a word of this block; all for −1, and for operators without blocks."""
 
-    def push(self, alpha: Array, out: Array | None = None, route: Array | None = None) -> Array:
-        """alpha T: from filtered to predicted. (B, Z) → (B, Z); out must not overlap alpha."""
+    def push(self, alpha: Array, /) -> Array:
+        """alpha T: from filtered to predicted. (B, Z) → (B, Z)."""
 
-    def pull(self, message: Array, out: Array | None = None, route: Array | None = None) -> Array:
+    def pull(self, message: Array, /) -> Array:
         """message T': from what a state's successor explains to what the state does. (B, Z) → (B, Z)."""
+
+    def rows(self, states: Array, /) -> Array:
+        """(n, Z) rows of the matrix."""
 
     def empty_stats(self) -> Any:
         """Expected counts of nothing: a NamedTuple of float64 arrays with `+`."""
 
-    def accumulate_expected(
-        self, alpha: Array, message: Array, stats: Any, pushed: Array | None = None, pulled: Array | None = None
-    ) -> None:
-        """Add Σ_b of alpha_b(i) T_ij message_b(j), split by routes; pushed and pulled are what the routes kept.
+    def accumulate_expected(self, alpha: Array, message: Array, stats: Any, /) -> None:
+        """Add Σ_b of alpha_b(i) T_ij message_b(j), split by the routes of the operator.
 
         The caller scales the messages such that alpha_b T message_b' = 1 for a pair that counts once.
         """
-
-    def m_step(self, stats: Any, strength: float = 0.0) -> Self:
-        """The operator with the most likely parameters given expected counts, `strength` pseudo-counts a row."""
 
     def dense(self) -> Array:
         """The (Z, Z) matrix, for tests and small models."""
 
     def check(self) -> None:
         """Raise InputError, with the sums, unless all rows are distributions."""
+
+
+class TransitionOperator(Transition, Protocol):
+    """What the batched forward–backward needs besides: products into given arrays, and an M-step."""
+
+    @property
+    def width(self) -> int:
+        """Features in the waist, 0 if there is none."""
+
+    def push(self, alpha: Array, /, out: Array | None = None, route: Array | None = None) -> Array:
+        """As above; out must not overlap alpha."""
+
+    def pull(self, message: Array, /, out: Array | None = None, route: Array | None = None) -> Array: ...
+
+    def accumulate_expected(
+        self, alpha: Array, message: Array, stats: Any, /, pushed: Array | None = None, pulled: Array | None = None
+    ) -> None:
+        """As above; pushed and pulled are what the routes kept."""
+
+    def m_step(self, stats: Any, strength: float = 0.0) -> Self:
+        """The operator with the most likely parameters given expected counts, `strength` pseudo-counts a row."""
 
 
 def add_stats(a: S, b: Any) -> S:
@@ -121,6 +144,9 @@ class Dense:
     @property
     def width(self) -> int:
         return 0
+
+    def live(self, block: int) -> slice:
+        return slice(0, self.n_states)
 
     def push(self, alpha: Array, out: Array | None = None, route: Array | None = None) -> Array:
         return np.matmul(alpha, self.T, out=out)
@@ -188,6 +214,9 @@ class LowRank:
     @property
     def width(self) -> int:
         return int(self.R.shape[1])
+
+    def live(self, block: int) -> slice:
+        return slice(0, self.n_states)
 
     def push(self, alpha: Array, out: Array | None = None, route: Array | None = None) -> Array:
         return np.matmul(np.matmul(alpha, self.R, out=route), self.E, out=out)

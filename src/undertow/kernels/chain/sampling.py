@@ -1,7 +1,13 @@
-"""Texts drawn from a discrete chain: a state, its word, the next state.
+"""Texts drawn from a discrete chain: a state, its word, the next state. One loop for every kind of chain.
 
-Each draw is O(1) by alias tables once a row has been visited. A low-rank chain draws the feature and then the state.
-The caller brings the random generator.
+What a chain draws from is a NamedTuple of tables, and two compiled functions chosen by its type:
+
+    next_state(tables, state, rng)   the state after this one
+    draw_word(tables, state, rng)    a word of the state, −1 if it has none
+
+They are overloads in Numba's sense, so that the loops are compiled together. Draws are O(1) by alias tables, each built
+when its row is first visited; only the state within a block of a pair-sparse chain is drawn in O(k). A low-rank chain
+draws the feature and then the state. The caller brings the random generator.
 """
 
 from __future__ import annotations
@@ -13,14 +19,58 @@ from numba import njit
 from numpy.typing import NDArray
 
 from undertow.errors import InputError
-from undertow.kernels.chain.alias import AliasRows, alias_rows, draw_row, draw_weights
+from undertow.kernels.chain.alias import AliasRows, alias_rows, build_row, draw_alias, draw_row, draw_weights
 from undertow.kernels.chain.band import BandLowRank
 from undertow.kernels.chain.batched import ChainParams
+from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, PairSparse, offsets
 from undertow.kernels.chain.operators import Dense, LowRank
+from undertow.kernels.overloads import implement
+from undertow.kernels.types import F32, I64
 
 
-class SamplingTables(NamedTuple):
-    """Alias tables of a model: worth keeping if it is sampled from more than once.
+def next_state(tables: Any, state: Any, rng: Any) -> Any:
+    raise NotImplementedError(type(tables).__name__)
+
+
+def draw_word(tables: Any, state: Any, rng: Any) -> Any:
+    raise NotImplementedError(type(tables).__name__)
+
+
+def sample(
+    start: NDArray[Any], n_tokens: int, rng: np.random.Generator, tables: Any, *, stop: int = -1
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """(states, words) of at most n_tokens tokens, the last of which is the word `stop` if that was drawn.
+
+    `start` (Z,) is the distribution of the first state: after some text, what that text predicts. Tables are worth
+    keeping if a model is sampled from more than once.
+    """
+    states, words = np.empty(n_tokens, dtype=np.int32), np.empty(n_tokens, dtype=np.int32)
+    n = _ancestral(np.ascontiguousarray(start, dtype=np.float32), tables, stop, rng, states, words)
+    if n < 0:
+        raise InputError("the model has states that can emit no word of its training text: fit it again.")
+    return states[:n], words[:n]
+
+
+@njit(cache=True, nogil=True)
+def _ancestral(start: Any, tables: Any, stop: Any, rng: Any, states: Any, words: Any) -> Any:
+    """The number of tokens drawn, or −1 if a state has no word."""
+    state = -1
+    for t in range(len(states)):
+        state = draw_weights(start, rng.random()) if t == 0 else next_state(tables, state, rng)
+        states[t] = state
+        words[t] = draw_word(tables, state, rng) if state >= 0 else -1
+        if words[t] < 0:
+            return -1
+        if words[t] == stop:
+            return t + 1
+    return len(states)
+
+
+# --- chains without blocks ------------------------------------------------------------------------------
+
+
+class ChainTables(NamedTuple):
+    """Alias tables of a chain without blocks.
 
     A state's row of `ways` ends in the diagonals of the band; what comes before is a state (dense) or a feature, whose
     own row is in `arrivals`.
@@ -32,65 +82,133 @@ class SamplingTables(NamedTuple):
     n_diagonals: int
 
 
-def sampling_tables(params: ChainParams) -> SamplingTables:
+def chain_tables(params: ChainParams) -> ChainTables:
     """Room for all tables; none is built yet."""
     operator, words = params.transition, alias_rows(params.emission.T)
     nothing = alias_rows(np.zeros((0, len(params.initial)), dtype=params.emission.dtype))
     if isinstance(operator, Dense):
-        return SamplingTables(alias_rows(operator.T), nothing, words, 0)
+        return ChainTables(alias_rows(operator.T), nothing, words, 0)
     if isinstance(operator, LowRank):
-        return SamplingTables(alias_rows(operator.R), alias_rows(operator.E), words, 0)
+        return ChainTables(alias_rows(operator.R), alias_rows(operator.E), words, 0)
     if isinstance(operator, BandLowRank):
         ways = np.concatenate([operator.R, operator.band.T], axis=1)
-        return SamplingTables(alias_rows(ways), alias_rows(operator.E), words, len(operator.band))
+        return ChainTables(alias_rows(ways), alias_rows(operator.E), words, len(operator.band))
     raise InputError(f"no way to sample from {type(operator).__name__} is known: use Dense(operator.dense()).")
 
 
-def sample(
-    params: ChainParams,
-    n_tokens: int,
-    rng: np.random.Generator,
-    *,
-    stop: int = -1,
-    tables: SamplingTables | None = None,
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """(states, words) of at most n_tokens tokens, the last of which is the word `stop` if that was drawn.
+def _chain_step(tables: Any, state: Any, rng: Any) -> Any:
+    n_routes, half = tables.ways.weights.shape[1] - tables.n_diagonals, tables.n_diagonals // 2
+    way = draw_row(tables.ways, state, rng.random())
+    if way >= n_routes:
+        return state + way - n_routes - half
+    if len(tables.arrivals.weights) == 0:
+        return way
+    return draw_row(tables.arrivals, way, rng.random())
 
-    A text goes on from what came before it if `initial` is the distribution of the state after that.
+
+def _chain_word(tables: Any, state: Any, rng: Any) -> Any:
+    return draw_row(tables.words, state, rng.random())
+
+
+implement(ChainTables, {next_state: _chain_step, draw_word: _chain_word})
+
+
+# --- chains with blocks ---------------------------------------------------------------------------------
+
+
+class WordTables(NamedTuple):
+    """Alias tables of the words of each state, one state behind the other; `built` says which are ready."""
+
+    blocks: Blocks
+    emission: F32
+    words: I64  # words of the blocks, one block behind the other
+    word_starts: I64  # (G + 1,) where those of a block begin
+    block: I64  # (Z,) of each state
+    starts: I64  # (Z + 1,) where the table of a state begins
+    threshold: F32
+    other: NDArray[np.int32]
+    built: NDArray[np.bool_]
+
+
+class PairTables(NamedTuple):
+    """What a pair-sparse chain is drawn from: `ways` leads from a state to a block."""
+
+    T: PairSparse
+    ways: AliasRows
+    words: WordTables
+
+
+class FeatureTables(NamedTuple):
+    """What a block chain of low rank is drawn from: `ways` leads from a state to a feature, `arrivals` to a state."""
+
+    ways: AliasRows
+    arrivals: AliasRows
+    words: WordTables
+
+
+def block_tables(
+    blocks: Blocks,
+    T: PairSparse | BlockLowRank,
+    emission: F32,
+    drawable: NDArray[np.bool_],
+    masses: F32 | None = None,
+) -> PairTables | FeatureTables:
+    """Room for all tables; none is built yet. `drawable` (V,) marks the words that may be drawn.
+
+    `masses` are T.block_masses() if they are known already.
     """
-    tables = sampling_tables(params) if tables is None else tables
-    states, words = np.empty(n_tokens, dtype=np.int32), np.empty(n_tokens, dtype=np.int32)
-    n = _ancestral(np.asarray(params.initial), *tables, stop, rng, states, words)
-    return states[:n], words[:n]
+    known = np.flatnonzero((blocks.word_block >= 0) & drawable)
+    of_block = blocks.word_block[known]
+    sizes, block = np.bincount(of_block, minlength=blocks.n_blocks), blocks.state_block()
+    starts = offsets(sizes[block])
+    words = WordTables(
+        blocks,
+        emission,
+        known[np.argsort(of_block, kind="stable")],
+        offsets(sizes),
+        block,
+        starts,
+        np.empty(starts[-1], dtype=np.float32),
+        np.empty(starts[-1], dtype=np.int32),
+        np.zeros(blocks.n_states, dtype=np.bool_),
+    )
+    if isinstance(T, PairSparse):
+        return PairTables(T, alias_rows(T.block_masses() if masses is None else masses), words)
+    return FeatureTables(alias_rows(T.R), alias_rows(np.ascontiguousarray(T.ET.T)), words)
 
 
-@njit(cache=True, nogil=True)
-def _ancestral(
-    initial: Any,
-    ways: Any,
-    arrivals: Any,
-    emission: Any,
-    n_diagonals: Any,
-    stop: Any,
-    rng: Any,
-    states: Any,
-    words: Any,
-) -> Any:
-    n_routes, half = ways.weights.shape[1] - n_diagonals, n_diagonals // 2
-    state = -1
-    for t in range(len(states)):
-        if state < 0:
-            state = draw_weights(initial, rng.random())
-        else:
-            way = draw_row(ways, state, rng.random())
-            if way >= n_routes:
-                state = state + way - n_routes - half
-            elif len(arrivals.weights) == 0:
-                state = way
-            else:
-                state = draw_row(arrivals, way, rng.random())
-        states[t] = state
-        words[t] = draw_row(emission, state, rng.random())
-        if words[t] == stop:
-            return t + 1
-    return len(states)
+def _pair_step(tables: Any, state: Any, rng: Any) -> Any:
+    T = tables.T
+    i, j = tables.words.block[state], draw_row(tables.ways, state, rng.random())
+    k, p = T.first[j + 1] - T.first[j], T.pair[i, j]
+    if p < 0:
+        within = T.arrive[T.first[j] : T.first[j] + k]
+    else:
+        e = T.starts[p] + (state - T.first[i]) * k
+        within = T.data[e : e + k]
+    return T.first[j] + draw_weights(within, rng.random())
+
+
+def _feature_step(tables: Any, state: Any, rng: Any) -> Any:
+    return draw_row(tables.arrivals, draw_row(tables.ways, state, rng.random()), rng.random())
+
+
+def _block_word(tables: Any, state: Any, rng: Any) -> Any:
+    """The state's table is built if this is its first word."""
+    words, u = tables.words, rng.random()
+    begin, end, block = words.starts[state], words.starts[state + 1], words.block[state]
+    at = words.word_starts[block]
+    if not words.built[state]:
+        weights = np.empty(end - begin)
+        for i in range(end - begin):
+            start = words.blocks.starts[words.words[at + i]]
+            weights[i] = words.emission[start + state - words.blocks.first[block]]
+        if not weights.sum() > 0:
+            return np.int64(-1)
+        build_row(weights, words.threshold[begin:end], words.other[begin:end])
+        words.built[state] = True
+    return words.words[at + draw_alias(words.threshold[begin:end], words.other[begin:end], u)]
+
+
+implement(PairTables, {next_state: _pair_step, draw_word: _block_word})
+implement(FeatureTables, {next_state: _feature_step, draw_word: _block_word})

@@ -16,6 +16,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from undertow.errors import InputError
+from undertow.kernels.chain.viterbi import LogScores, best_paths
 from undertow.kernels.lanes import equal_runs, ordered_map
 
 CHUNK_TOKENS = 1 << 13  # a chunk has its own K × K sums; which tokens it holds depends on the text alone
@@ -69,11 +70,11 @@ def viterbi_logs(
     A sentence without a possible path has score −inf and −1 for states.
     """
     log_obs, offsets, initial, transition = _checked(log_obs, offsets, initial, transition)
-    paths, log_prob = np.full(len(log_obs), -1, dtype=np.int32), np.zeros(len(offsets) - 1)
     with np.errstate(divide="ignore"):
-        log_initial, log_transition = np.log(initial), np.log(transition)
-    _refuse(int(_viterbi(log_obs, offsets, log_initial, log_transition, paths, log_prob)))
-    return paths, log_prob
+        chain = LogScores(np.log(initial), np.log(transition), log_obs)
+    found = best_paths(chain, offsets, len(initial) * np.arange(len(log_obs) + 1))
+    _refuse(found.bad_token)
+    return found.states.astype(np.int32), found.log_prob
 
 
 def sentence_chunks(offsets: NDArray[np.int64], chunk_tokens: int = CHUNK_TOKENS) -> list[int]:
@@ -251,41 +252,3 @@ def _add_pairs(alpha: Any, beta: Any, message: Any, pairs: Any) -> None:
             w = gamma[i] / beta[i]
             for j in range(K):
                 pairs[i, j] += w * message[j]
-
-
-@njit(cache=True, nogil=True)
-def _viterbi(log_obs: Any, offsets: Any, log_initial: Any, log_transition: Any, paths: Any, log_prob: Any) -> int:
-    """Best paths of all sentences; returns −1, or a token with a score that is no number."""
-    K = len(log_initial)
-    longest = 0
-    for s in range(len(offsets) - 1):
-        longest = max(longest, offsets[s + 1] - offsets[s])
-    back = np.empty((longest, K), dtype=np.int32)
-    best, best_prev = np.empty(K), np.empty(K)
-    for s in range(len(offsets) - 1):
-        start, stop = offsets[s], offsets[s + 1]
-        best[:] = log_initial
-        for t in range(start, stop):
-            if t > start:
-                best_prev[:] = best
-                best[:] = -np.inf
-                back[t - start] = 0
-                for i in range(K):
-                    for j in range(K):
-                        score = best_prev[i] + log_transition[i, j]
-                        if score > best[j]:
-                            best[j] = score
-                            back[t - start, j] = i
-            for k in range(K):
-                if np.isnan(log_obs[t, k]) or log_obs[t, k] == np.inf:
-                    return t
-                best[k] += log_obs[t, k]
-        if stop == start:
-            continue
-        state: Any = np.argmax(best)
-        log_prob[s] = best[state]
-        if best[state] > -np.inf:
-            for t in range(stop - 1, start - 1, -1):
-                paths[t] = state
-                state = back[t - start, state]
-    return -1

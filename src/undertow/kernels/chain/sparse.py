@@ -231,7 +231,7 @@ def block_statistics(
     """The E-step: expected counts of transitions within the pairs seen, emissions and starts."""
     ids, bounds = _tokens(ids), np.asarray(bounds, dtype=np.int64)
     posterior = filter_blocks(ids, bounds, blocks, T, initial, emission)
-    pairs, n_emission, n_initial = np.zeros(len(T.data)), np.zeros(len(emission)), np.zeros(blocks.n_states)
+    pairs, n_emission, n_initial = T.empty_stats().data, np.zeros(len(emission)), np.zeros(blocks.n_states)
     _backward(ids, bounds, blocks, T, emission, posterior.at, posterior.values, pairs, n_emission, n_initial)
     pairs *= T.data
     return BlockStats(float(posterior.log_probabilities.sum()), len(ids), pairs, n_emission, n_initial)

@@ -19,7 +19,7 @@ from undertow.kernels.lanes import longest_first, pack
 from undertow.kernels.types import F32, F64, I64
 
 
-class LowRankStats(NamedTuple):
+class BlockLowRankStats(NamedTuple):
     """Expected counts of a text; additive."""
 
     log_likelihood: float
@@ -29,11 +29,11 @@ class LowRankStats(NamedTuple):
     emission: F64
     initial: F64  # (Z,)
 
-    def __add__(self, other: LowRankStats) -> LowRankStats:  # type: ignore[override]
-        return LowRankStats(*(a + b for a, b in zip(self, other, strict=True)))  # type: ignore[operator]
+    def __add__(self, other: BlockLowRankStats) -> BlockLowRankStats:  # type: ignore[override]
+        return BlockLowRankStats(*(a + b for a, b in zip(self, other, strict=True)))  # type: ignore[operator]
 
-    def __sub__(self, other: LowRankStats) -> LowRankStats:
-        return LowRankStats(*(a - b for a, b in zip(self, other, strict=True)))  # type: ignore[operator]
+    def __sub__(self, other: BlockLowRankStats) -> BlockLowRankStats:
+        return BlockLowRankStats(*(a - b for a, b in zip(self, other, strict=True)))  # type: ignore[operator]
 
 
 class _Text:
@@ -157,12 +157,13 @@ def smooth_low_rank(
 
 def low_rank_statistics(
     ids: NDArray[Any], bounds: I64, blocks: Blocks, T: BlockLowRank, initial: F32, emission: F32
-) -> LowRankStats:
+) -> BlockLowRankStats:
     """The E-step: expected counts of z → f, f → z', emissions and starts."""
     text = _Text(ids, bounds, blocks)
     forward = _forward(text, T, initial, emission)
     smooth, backward = _backward(text, T, forward, emission)
-    out, into = np.zeros(T.R.shape), np.zeros(T.ET.shape)
+    zf, fz = T.empty_stats()
+    out, into = zf, fz.T
     n_emission, n_initial = np.zeros(len(emission)), np.zeros(blocks.n_states)
     begins = np.asarray(bounds)[:-1][np.diff(bounds) > 0]
     is_first = np.zeros(len(text.ids) + 1, dtype=bool)
@@ -175,7 +176,7 @@ def low_rank_statistics(
         _add_words(n_emission, blocks, text.ids[lanes], smooth[where], missing=bool(text.block[lanes[0]] < 0))
     out *= T.R
     into *= T.ET
-    return LowRankStats(float(_log(forward.norm).sum()), len(text.ids), out, into, n_emission, n_initial)
+    return BlockLowRankStats(float(_log(forward.norm).sum()), len(text.ids), out, into, n_emission, n_initial)
 
 
 def _add_words(total: F64, blocks: Blocks, ids: I64, mass: F32, missing: bool) -> None:

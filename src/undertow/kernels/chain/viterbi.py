@@ -1,8 +1,20 @@
-"""The most probable path through a block chain: max in place of sum, over live states alone."""
+"""The most probable path: one recursion for every kind of chain.
+
+A chain is a NamedTuple with all that its scores need, and three compiled functions chosen by its type:
+
+    best_step(chain, t, score, spare, came)   (score, spare): the best way into each live state of token t, given the
+                                              best scores at t − 1; `came` gets where it came from
+    add_evidence(chain, t, first, score)      add the scores of token t (and of the start, if it is the first) in place;
+                                              False if a score is no number
+    origin(chain, came, state)                the state of token t − 1 on the best way into `state`
+
+They are overloads in Numba's sense, so that the loops are compiled together. Here are a dense chain with any log
+scores, and block chains with pairs or with features; the layers of a factorial chain are in factorial/viterbi.py.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -13,92 +25,222 @@ from undertow.kernels.chain.block_operators import (
     Blocks,
     PairSparse,
     live_blocks,
+    live_firsts,
     live_offsets,
     live_states,
 )
-from undertow.kernels.types import F32, I64
+from undertow.kernels.overloads import implement
+from undertow.kernels.types import F32, F64, I64
+
+
+def best_step(chain: Any, t: Any, score: Any, spare: Any, came: Any) -> Any:
+    raise NotImplementedError(type(chain).__name__)
+
+
+def add_evidence(chain: Any, t: Any, first: Any, score: Any) -> Any:
+    raise NotImplementedError(type(chain).__name__)
+
+
+def origin(chain: Any, came: Any, state: Any) -> Any:
+    raise NotImplementedError(type(chain).__name__)
+
+
+class BestPaths(NamedTuple):
+    """States of the best path of each sentence, numbered from the first live one, and its joint log score.
+
+    A sentence without a possible path has states −1 and score −inf; an empty one has score 0.
+    """
+
+    states: I64  # (N,)
+    log_prob: F64  # (n_sentences,)
+    bad_token: int  # a token with a score that is NaN or +inf, or −1
+
+
+def best_paths(chain: Any, bounds: I64, at: I64, n_layers: int = 1, came_dtype: Any = np.int32) -> BestPaths:
+    """The best path of each sentence; of equal ones that with the lower states at the end.
+
+    at (N + 1,): where the `came` of each token begins; it has n_layers cells for each live state.
+    """
+    states, log_prob = np.full(len(at) - 1, -1, dtype=np.int64), np.zeros(len(bounds) - 1)
+    n_cells = int(np.diff(at[bounds]).max(initial=0))
+    widest = int(np.diff(at).max(initial=0)) // n_layers
+    came = np.empty(n_cells, dtype=came_dtype)
+    bad = _best_paths(chain, bounds, at, n_layers, came, np.empty(widest), np.empty(widest), states, log_prob)
+    return BestPaths(states, log_prob, int(bad))
 
 
 @njit(cache=True, nogil=True)
-def _best_from(T: Any, b: int, b_next: int, score: Any, out: Any, came: Any) -> None:
-    """out[z'] = max_z score[z] + log T[z, z'] over live states, `came` the z that reaches it (from 0 within b)."""
-    first, pair, starts, data, leave, arrive = T
-    low, high = live_blocks(b, len(first) - 1)
-    low_next, high_next = live_blocks(b_next, len(first) - 1)
+def _best_paths(
+    chain: Any, bounds: Any, at: Any, n_layers: int, came: Any, score: Any, spare: Any, states: Any, log_prob: Any
+) -> int:
+    for s in range(len(bounds) - 1):
+        start, stop = bounds[s], bounds[s + 1]
+        if stop == start:
+            continue
+        base = at[start]
+        score[:] = 0.0
+        for t in range(start, stop):
+            if t > start:
+                score, spare = best_step(chain, t, score, spare, came[at[t] - base : at[t + 1] - base])
+            n_live = (at[t + 1] - at[t]) // n_layers
+            if not add_evidence(chain, t, t == start, score[:n_live]):
+                return t
+        state = np.int64(np.argmax(score[:n_live]))
+        log_prob[s] = score[state]
+        if score[state] > -np.inf:
+            for t in range(stop - 1, start, -1):
+                states[t] = state
+                state = origin(chain, came[at[t] - base : at[t + 1] - base], state)
+            states[start] = state
+    return -1
+
+
+def _came_itself(chain: Any, came: Any, state: Any) -> Any:
+    return np.int64(came[state])
+
+
+# --- a dense chain with any log scores ------------------------------------------------------------------
+
+
+class LogScores(NamedTuple):
+    """Scores that need not be normalized."""
+
+    initial: F64  # (K,)
+    transition: F64  # (K, K)
+    tokens: F64  # (N, K)
+
+
+def _dense_step(chain: Any, t: Any, score: Any, spare: Any, came: Any) -> Any:
+    spare[:] = -np.inf
+    came[:] = 0
+    for i in range(len(score)):
+        for j in range(len(score)):
+            value = score[i] + chain.transition[i, j]
+            if value > spare[j]:
+                spare[j] = value
+                came[j] = i
+    return spare, score
+
+
+def _dense_evidence(chain: Any, t: Any, first: Any, score: Any) -> Any:
+    for k in range(len(score)):
+        if np.isnan(chain.tokens[t, k]) or chain.tokens[t, k] == np.inf:
+            return False
+        if first:
+            score[k] += chain.initial[k]
+        score[k] += chain.tokens[t, k]
+    return True
+
+
+implement(LogScores, {best_step: _dense_step, add_evidence: _dense_evidence, origin: _came_itself})
+
+
+# --- chains with blocks ---------------------------------------------------------------------------------
+
+
+class PairScores(NamedTuple):
+    """A pair-sparse chain and a text; logs are taken of the few numbers that a step needs."""
+
+    ids: NDArray[np.uint32]
+    blocks: Blocks
+    T: PairSparse
+    initial: F32
+    emission: F32
+
+
+def _pair_step(chain: Any, t: Any, score: Any, spare: Any, came: Any) -> Any:
+    first, pair, starts, data, leave, arrive = chain.T
+    low, high = live_blocks(chain.blocks.word_block[chain.ids[t - 1]], len(first) - 1)
+    low_next, high_next = live_blocks(chain.blocks.word_block[chain.ids[t]], len(first) - 1)
     base, base_next = first[low], first[low_next]
-    out[: first[high_next] - base_next] = -np.inf
-    came[: first[high_next] - base_next] = 0
+    spare[: first[high_next] - base_next] = -np.inf
+    came[:] = 0
     for i in range(low, high):
         for j in range(low_next, high_next):
             p, k_next = pair[i, j], first[j + 1] - first[j]
             for x in range(first[i], first[i + 1]):
                 for y in range(first[j], first[j + 1]):
                     step = leave[x] * arrive[y] if p < 0 else data[starts[p] + (x - first[i]) * k_next + y - first[j]]
-                    s = score[x - base] + np.log(step)
-                    if s > out[y - base_next]:
-                        out[y - base_next] = s
+                    value = score[x - base] + np.log(step)
+                    if value > spare[y - base_next]:
+                        spare[y - base_next] = value
                         came[y - base_next] = x - base
+    return spare, score
 
 
-@njit(cache=True, nogil=True)
-def _viterbi(ids: Any, bounds: Any, B: Any, T: Any, initial: Any, emission: Any, at: Any, came: Any, path: Any) -> None:
-    word_block, first, starts = B
-    score, following = np.empty(first[-1]), np.empty(first[-1])
-    for s in range(len(bounds) - 1):
-        for t in range(bounds[s], bounds[s + 1]):
-            b = word_block[ids[t]]
-            low, k = live_states(b, first)
-            if t == bounds[s]:
-                for x in range(k):
-                    following[x] = np.log(initial[low + x])
-            else:
-                _best_from(T, word_block[ids[t - 1]], b, score, following, came[at[t] : at[t + 1]])
-            for x in range(k):
-                score[x] = following[x] + np.log(emission[starts[ids[t]] + (0 if b < 0 else x)])
-        for t in range(bounds[s + 1] - 1, bounds[s] - 1, -1):
-            if t == bounds[s + 1] - 1:
-                path[t] = np.argmax(score[: at[t + 1] - at[t]])
-            else:
-                path[t] = came[at[t + 1] + path[t + 1]]
-    for t in range(len(ids)):
-        path[t] += live_states(word_block[ids[t]], first)[0]
+def _pair_evidence(chain: Any, t: Any, first: Any, score: Any) -> Any:
+    word = chain.ids[t]
+    b = chain.blocks.word_block[word]
+    low = live_states(b, chain.blocks.first)[0]
+    for x in range(len(score)):
+        if first:
+            score[x] += np.log(chain.initial[low + x])
+        score[x] += np.log(chain.emission[chain.blocks.starts[word] + (0 if b < 0 else x)])
+    return True
 
 
-def viterbi_blocks(ids: NDArray[Any], bounds: I64, blocks: Blocks, T: PairSparse, initial: F32, emission: F32) -> I64:
-    """(T,) the states of the most probable path of each sequence; the first of equals."""
-    ids, bounds = np.ascontiguousarray(ids, dtype=np.uint32), np.asarray(bounds, dtype=np.int64)
-    at = live_offsets(blocks, ids)
-    path = np.zeros(len(ids), dtype=np.int64)
-    _viterbi(ids, bounds, blocks, T, initial, emission, at, np.empty(at[-1], dtype=np.int32), path)
-    return path
+implement(PairScores, {best_step: _pair_step, add_evidence: _pair_evidence, origin: _came_itself})
 
 
-def viterbi_low_rank(
-    ids: NDArray[Any], bounds: I64, blocks: Blocks, T: BlockLowRank, initial: F32, emission: F32
+class FeatureScores(NamedTuple):
+    """A low-rank chain and a text, all in logs."""
+
+    ids: NDArray[np.uint32]
+    blocks: Blocks
+    R: F32  # (Z, F)
+    ET: F32  # (Z, F)
+    initial: F32
+    emission: F32
+
+
+def _feature_step(chain: Any, t: Any, score: Any, spare: Any, came: Any) -> Any:
+    """The best feature into each state, and the best state into that feature."""
+    n_features = chain.R.shape[1]
+    best, by = np.full(n_features, -np.inf), np.zeros(n_features, dtype=np.int64)
+    low, k = live_states(chain.blocks.word_block[chain.ids[t - 1]], chain.blocks.first)
+    for x in range(k):
+        for f in range(n_features):
+            value = score[x] + chain.R[low + x, f]
+            if value > best[f]:
+                best[f], by[f] = value, x
+    low, k = live_states(chain.blocks.word_block[chain.ids[t]], chain.blocks.first)
+    for y in range(k):
+        spare[y], came[y] = -np.inf, by[0]
+        for f in range(n_features):
+            value = best[f] + chain.ET[low + y, f]
+            if value > spare[y]:
+                spare[y], came[y] = value, by[f]
+    return spare, score
+
+
+def _feature_evidence(chain: Any, t: Any, first: Any, score: Any) -> Any:
+    word = chain.ids[t]
+    b = chain.blocks.word_block[word]
+    low = live_states(b, chain.blocks.first)[0]
+    for x in range(len(score)):
+        if first:
+            score[x] += chain.initial[low + x]
+        score[x] += chain.emission[chain.blocks.starts[word] + (0 if b < 0 else x)]
+    return True
+
+
+implement(FeatureScores, {best_step: _feature_step, add_evidence: _feature_evidence, origin: _came_itself})
+
+
+def viterbi_blocks(
+    ids: NDArray[Any], bounds: I64, blocks: Blocks, T: PairSparse | BlockLowRank, initial: F32, emission: F32
 ) -> I64:
-    """The states of the most probable joint path z_1, f_1, z_2, f_2, …: on T itself the maximum does not factor."""
-    path = np.zeros(len(ids), dtype=np.int64)
-    with np.errstate(divide="ignore"):
-        log_R, log_ET, log_initial, log_emission = (np.log(x) for x in (T.R, T.ET, initial, emission))
-    for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
-        came, lows, score, before = [], [], np.empty(0), slice(None)
-        for t in range(start, stop):
-            b = blocks.word_block[ids[t]]
-            live = slice(None) if b < 0 else slice(blocks.first[b], blocks.first[b + 1])
-            lows.append(0 if b < 0 else int(blocks.first[b]))
-            if t == start:
-                score = log_initial[live].astype(np.float64)
-            else:
-                to_feature = score[:, None] + log_R[before]  # (k, F)
-                best, by = to_feature.argmax(axis=0), to_feature.max(axis=0)
-                onward = by + log_ET[live]  # (k', F)
-                came.append(best[onward.argmax(axis=1)])
-                score = onward.max(axis=1)
-            score = score + log_emission[blocks.starts[ids[t]] : blocks.starts[ids[t] + 1]]
-            before = live
-        if stop > start:
-            path[stop - 1] = score.argmax()
-            for t in range(stop - 2, start - 1, -1):
-                path[t] = came[t - start][path[t + 1]]
-            path[start:stop] += lows
-    return path
+    """(T,) the states of the most probable path of each sequence; −1 where none is possible.
+
+    With a low rank, those of the most probable joint path z_1, f_1, z_2, f_2, …: on T itself the maximum does not
+    factor.
+    """
+    ids, bounds = np.ascontiguousarray(ids, dtype=np.uint32), np.asarray(bounds, dtype=np.int64)
+    chain: PairScores | FeatureScores
+    if isinstance(T, PairSparse):
+        chain = PairScores(ids, blocks, T, initial, emission)
+    else:
+        with np.errstate(divide="ignore"):
+            chain = FeatureScores(ids, blocks, np.log(T.R), np.log(T.ET), np.log(initial), np.log(emission))
+    found = best_paths(chain, bounds, live_offsets(blocks, ids))
+    return np.where(found.states < 0, -1, found.states + live_firsts(blocks, ids))

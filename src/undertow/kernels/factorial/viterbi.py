@@ -1,81 +1,84 @@
-"""The likeliest joint path of a factorial HMM: max-product over the joint states, one layer's transition at a time."""
+"""The most probable joint path of a factorial HMM: `chain.viterbi` with steps of one layer's transition at a time."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from undertow.kernels.chain.viterbi import add_evidence, best_paths, best_step, origin
 from undertow.kernels.factorial.words import Emission, FactorialParams, Floats
+from undertow.kernels.overloads import implement
 
 
-@njit(cache=True, nogil=True)
-def _step(score: Any, other: Any, log_A: Any, back: Any, M: Any, K: Any) -> Any:
-    """The best way into every joint state, layer after layer; back[m] says which of layer m's states it came from.
+class LayeredScores(NamedTuple):
+    """A factorial chain and a text, in logs; states are joint codes, the last layer fastest."""
 
-    back[m] is indexed by the new states of the layers up to m and the old ones of those behind it.
+    words: NDArray[np.int64]  # (N,) ids, −1 for a missing one
+    factors: Floats  # (V, M, K)
+    log_norm: Floats  # (K^M,)
+    initial: Floats  # (M, K)
+    transition: Floats  # (M, K, K)
+
+
+def _layered_step(chain: Any, t: Any, score: Any, spare: Any, came: Any) -> Any:
+    """Layer after layer; the m-th part of `came` says which of layer m's states it came from.
+
+    That part is indexed by the new states of the layers up to m and the old ones of those behind it.
     """
+    M, K, _ = chain.transition.shape
+    n_joint = len(chain.log_norm)
     for m in range(M):
         n_behind = K ** (M - 1 - m)
         for a in range(K**m):
             for j in range(K):
                 to = (a * K + j) * n_behind
                 for b in range(n_behind):
-                    other[to + b] = -np.inf
+                    spare[to + b] = -np.inf
+                    came[m * n_joint + to + b] = 0
                 for i in range(K):
-                    step = log_A[m, i, j]
+                    step = chain.transition[m, i, j]
                     source = (a * K + i) * n_behind
                     for b in range(n_behind):
                         value = score[source + b] + step
-                        if value > other[to + b]:
-                            other[to + b] = value
-                            back[m, to + b] = i
-        score, other = other, score
-    return score, other
+                        if value > spare[to + b]:
+                            spare[to + b] = value
+                            came[m * n_joint + to + b] = i
+        score, spare = spare, score
+    return score, spare
 
 
-@njit(cache=True, nogil=True)
-def _before(code: Any, back: Any, M: Any, K: Any) -> Any:
-    """The joint state that the best way into `code` came from: the layers' old states, from the last to the first."""
+def _layered_evidence(chain: Any, t: Any, first: Any, score: Any) -> Any:
+    M, K, _ = chain.transition.shape
+    y = chain.words[t]
+    for s in range(len(score)):
+        code = s
+        value = -chain.log_norm[s] if y >= 0 else 0.0
+        for m in range(M - 1, -1, -1):
+            k = code % K
+            code //= K
+            if first:
+                value += chain.initial[m, k]
+            if y >= 0:
+                value += chain.factors[y, m, k]
+        score[s] += value
+    return True
+
+
+def _layered_origin(chain: Any, came: Any, state: Any) -> Any:
+    """The layers' old states, from the last layer to the first."""
+    M, K, _ = chain.transition.shape
+    n_joint = len(chain.log_norm)
     unit = 1
     for m in range(M - 1, -1, -1):
-        now = (code // unit) % K
-        code += (np.int64(back[m, code]) - now) * unit
+        now = (state // unit) % K
+        state += (np.int64(came[m * n_joint + state]) - now) * unit
         unit *= K
-    return code
+    return state
 
 
-@njit(cache=True, nogil=True)
-def _path(words: Any, log_factors: Any, log_norm: Any, log_initial: Any, log_A: Any, back: Any, out: Any) -> Any:
-    """The best joint path of a sentence into out (codes); returns its log-probability, the words' weights left out."""
-    _, M, K = log_factors.shape
-    n_joint = len(log_norm)
-    score, other = np.zeros(n_joint), np.empty(n_joint)
-    for t in range(len(words)):
-        if t > 0:
-            score, other = _step(score, other, log_A, back[t], M, K)
-        y = words[t]
-        for s in range(n_joint):
-            code = s
-            value = -log_norm[s] if y >= 0 else 0.0
-            for m in range(M - 1, -1, -1):
-                k = code % K
-                code //= K
-                if t == 0:
-                    value += log_initial[m, k]
-                if y >= 0:
-                    value += log_factors[y, m, k]
-            score[s] += value
-    best = 0
-    for s in range(n_joint):
-        if score[s] > score[best]:
-            best = s
-    out[len(words) - 1] = best
-    for t in range(len(words) - 1, 0, -1):
-        out[t - 1] = _before(out[t], back[t], M, K)
-    return score[best]
+implement(LayeredScores, {best_step: _layered_step, add_evidence: _layered_evidence, origin: _layered_origin})
 
 
 def joint_viterbi(
@@ -93,15 +96,13 @@ def joint_viterbi(
         words = np.where(missing, -1, words)
     with np.errstate(divide="ignore"):
         log_initial, log_A = np.log(params.initial), np.log(params.transition)
-    log_factors = np.log(e.factors)
-    codes, log_prob = np.empty(len(words), dtype=np.int64), np.zeros(len(offsets) - 1)
+    chain = LayeredScores(words, np.log(e.factors), log_norm, log_initial, log_A)
+    at = M * K**M * np.arange(len(words) + 1)
+    found = best_paths(chain, np.asarray(offsets, dtype=np.int64), at, M, np.uint8 if K <= 256 else np.uint16)
     for i, (a, b) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)):
-        if b > a:
-            back = np.zeros((b - a, M, K**M), dtype=np.uint8 if K <= 256 else np.uint16)
-            log_prob[i] = _path(words[a:b], log_factors, log_norm, log_initial, log_A, back, codes[a:b])
-            here = words[a:b]
-            log_prob[i] += e.log_base[here[here >= 0]].sum()
-    return codes, log_prob
+        here = words[a:b]
+        found.log_prob[i] += e.log_base[here[here >= 0]].sum()
+    return found.states, found.log_prob
 
 
 def codes_to_states(codes: NDArray[np.int64], n_layers: int, n_states: int) -> NDArray[np.int64]:

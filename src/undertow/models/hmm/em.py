@@ -23,7 +23,7 @@ from undertow.kernels.chain.block_smoothing import BlockBigram, PairLayout, Smoo
 from undertow.kernels.chain.inference import ChainParams
 from undertow.kernels.chain.smoothing import smoothed_columns
 from undertow.kernels.chain.sparse import BlockStats
-from undertow.kernels.chain.sparse_low_rank import LowRankStats
+from undertow.kernels.chain.sparse_low_rank import BlockLowRankStats
 from undertow.kernels.types import F64, I64
 from undertow.models.fitting import Iteration
 from undertow.models.hmm.params import BlockParams, Params, PlainParams, PlainStats
@@ -85,11 +85,11 @@ class BlockMStep(NamedTuple):
         unseen = unseen_mass(word_counts, smoothing)
         return cls(blocks, word_counts.astype(np.float64), layout, bigram, constants, unseen)
 
-    def __call__(self, stats: BlockStats | LowRankStats) -> BlockParams:
+    def __call__(self, stats: BlockStats | BlockLowRankStats) -> BlockParams:
         tokens = block_smoothing.state_tokens(stats.emission, self.blocks)
         share = block_smoothing.state_shares(tokens, self.word_counts, self.blocks)
         transition: Any
-        if isinstance(stats, LowRankStats):
+        if isinstance(stats, BlockLowRankStats):
             transition = block_smoothing.smooth_low_rank_transition(
                 stats.out, stats.into, share, self.blocks, self.smoothing
             )

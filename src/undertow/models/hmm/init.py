@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from undertow.errors import InputError
 from undertow.kernels.chain.band import BandLowRank, BandStats, inside
 from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, PairSparse, offsets
-from undertow.kernels.chain.operators import Dense, DenseStats, LowRank
-from undertow.kernels.chain.operators import LowRankStats as PlainLowRankStats
+from undertow.kernels.chain.operators import Dense, DenseStats, LowRank, LowRankStats
 from undertow.kernels.chain.sparse import BlockStats
-from undertow.kernels.chain.sparse_low_rank import LowRankStats
+from undertow.kernels.chain.sparse_low_rank import BlockLowRankStats
 from undertow.kernels.types import F64
 from undertow.models.hmm.em import BlockMStep, PlainMStep, Shard, unseen_mass
 from undertow.models.hmm.initial_counts import InitialCounts, initial_counts
@@ -90,7 +89,7 @@ def initial_params(
         # scale R and E to counts for the M-step: each state is left as often as it is visited
         out = counts.R * tokens[:, None]
         into = (counts.E * (share @ counts.R)[:, None] * tokens.sum()).T
-        stats = LowRankStats(0.0, 0, out, np.ascontiguousarray(into), emission, initial)
+        stats = BlockLowRankStats(0.0, 0, out, np.ascontiguousarray(into), emission, initial)
     else:
         pairs = counts.pair_counts(m_step.layout.before, m_step.layout.after, rng)
         stats = BlockStats(0.0, 0, pairs, emission, initial)
@@ -133,7 +132,7 @@ def _plain_params(
             near = inside(width, Z) * rng.uniform(0.5, 1.5, (width, Z)) * (0.2 * tokens / width)
             stats = BandStats(zf, fz, near)
         else:
-            transition, stats = LowRank(R.astype(np.float32), E.astype(np.float32)), PlainLowRankStats(zf, fz)
+            transition, stats = LowRank(R.astype(np.float32), E.astype(np.float32)), LowRankStats(zf, fz)
     unseen = unseen_mass(word_counts, smoothing)
     m_step = PlainMStep(word_counts.astype(np.float64), transition, smoothing, unseen)
     return EMStart(m_step(PlainStats(0.0, 0, initial * 1e-3, stats, emission)), m_step)

@@ -22,7 +22,7 @@ from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, PairSpa
 from undertow.kernels.chain.inference import ChainParams
 from undertow.kernels.chain.smoothing import check_rows, check_sums
 from undertow.kernels.chain.sparse import BlockPosterior
-from undertow.kernels.chain.sparse_low_rank import LowRankStats
+from undertow.kernels.chain.sparse_low_rank import BlockLowRankStats
 from undertow.kernels.types import F32, F64, I64
 
 
@@ -92,13 +92,7 @@ class BlockParams(NamedTuple):
     def check(self) -> None:
         """Raise InputError unless all that should be distributions are."""
         check_rows(self.initial[None, :], "initial distribution")
-        ones = np.ones(self.n_states, dtype=np.float32)
-        if isinstance(self.transition, BlockLowRank):
-            check_rows(self.transition.R, "transition from states to features")
-            check_rows(self.transition.ET, "transition from features to states", axis=0)
-        else:
-            parts = np.concatenate([self.transition.data, self.transition.leave, self.transition.arrive])
-            check_sums(np.where(parts.min(initial=0.0) < 0, np.nan, self.transition.pull(ones)), "transition")
+        self.transition.check()
         block, first, starts = self.blocks
         word = np.repeat(np.arange(self.n_words), np.diff(starts))
         everywhere = (block < 0)[word]
@@ -179,4 +173,4 @@ class PlainParams(NamedTuple):
 
 
 Params = BlockParams | PlainParams
-AnyStats = block_chain.BlockStats | LowRankStats | PlainStats
+AnyStats = block_chain.BlockStats | BlockLowRankStats | PlainStats

@@ -13,9 +13,8 @@ from undertow.kernels.chain import sparse as block_chain
 from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, PairSparse
 from undertow.kernels.chain.inference import viterbi_logs
 from undertow.kernels.chain.operators import LowRank
-from undertow.kernels.chain.sampling import sample, sampling_tables
-from undertow.kernels.chain.sparse_sampling import block_tables, sample_blocks
-from undertow.kernels.chain.viterbi import viterbi_blocks, viterbi_low_rank
+from undertow.kernels.chain.sampling import block_tables, chain_tables, sample
+from undertow.kernels.chain.viterbi import viterbi_blocks
 from undertow.kernels.types import F32, F64, I64
 from undertow.models.hmm.params import BlockParams, Params, PlainParams
 
@@ -60,10 +59,11 @@ class Derived:
         if self._sampling is None:
             params = self.params
             if isinstance(params, BlockParams):
-                self._sampling = block_tables(params.blocks, params.transition, drawable, self.block_masses)
+                args = (params.blocks, params.transition, params.emission, drawable, self.block_masses)
+                self._sampling = block_tables(*args)
             else:
                 emission = np.where(drawable[:, None], params.chain.emission, np.float32(0))
-                self._sampling = sampling_tables(params.chain._replace(emission=emission))
+                self._sampling = chain_tables(params.chain._replace(emission=emission))
         return self._sampling
 
 
@@ -181,13 +181,7 @@ def sample_words(
     out: list[int] = []
     start = state_after(params, prefix)
     while len(out) < n_tokens:
-        n = n_tokens - len(out)
-        if isinstance(params, BlockParams):
-            args = (params.blocks, params.transition, params.emission, tables)
-            _, words = sample_blocks(start, n, rng, *args, stop=stop)
-        else:
-            _, words = sample(params.chain._replace(initial=start), n, rng, stop=stop, tables=tables)
-        out += words.tolist()
+        out += sample(start, n_tokens - len(out), rng, tables, stop=stop)[1].tolist()
         start = np.asarray(params.initial)
     return out
 
@@ -196,15 +190,14 @@ def viterbi(params: Params, ids: NDArray[Any], bounds: I64) -> I64:
     """States of the most probable paths; for a low-rank transition those of the joint path with the features."""
     ids = np.asarray(ids, dtype=np.int64)
     if isinstance(params, BlockParams):
-        fn: Any = viterbi_low_rank if isinstance(params.transition, BlockLowRank) else viterbi_blocks
-        return fn(ids, bounds, params.blocks, params.transition, params.initial, params.emission)  # type: ignore[no-any-return]
+        return viterbi_blocks(ids, bounds, params.blocks, params.transition, params.initial, params.emission)
     assert isinstance(params, PlainParams)
     chain = params.chain
     if isinstance(chain.transition, LowRank):
         Z, V = params.n_states, params.n_words
         blocks = Blocks.of(np.zeros(V, dtype=np.int32), np.array([Z]))
         T = BlockLowRank(blocks.first, chain.transition.R, np.ascontiguousarray(chain.transition.E.T))
-        return viterbi_low_rank(ids, bounds, blocks, T, chain.initial, chain.emission.ravel())
+        return viterbi_blocks(ids, bounds, blocks, T, chain.initial, chain.emission.ravel())
     if params.n_states > 4096:
         raise InputError("Viterbi needs the whole transition matrix here, too large: use method='posterior'.")
     with np.errstate(divide="ignore"):
