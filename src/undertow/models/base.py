@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from undertow.errors import InputError, NotFittedError, short
+from undertow.errors import InputError, NotFittedError, missing_extra, short
 from undertow.text.corpus import Corpus
 from undertow.text.tokenizer import check_rule, checked_sentences
 from undertow.text.vocabulary import Vocabulary
@@ -141,7 +141,10 @@ class Estimator(abc.ABC):
 
     def __sklearn_tags__(self) -> Any:
         # scikit-learn >= 1.7 asks this of every step of a pipeline; nobody else calls it
-        from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags
+        try:
+            from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags
+        except ImportError as e:
+            raise missing_extra("The tags of scikit-learn need scikit-learn 1.6 or later", "sklearn") from e
 
         return Tags(
             estimator_type=None,

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from undertow.errors import FormatError, InputError, MissingExtraError
+from undertow.errors import FormatError, InputError, missing_extra
 from undertow.models.base import SavedState, TensorSpec, check_choice, check_flag, check_number, check_whole
 from undertow.models.fitting import TrainingEvent, check_callbacks
 from undertow.results.tagging.base import (
@@ -181,8 +181,8 @@ class CRFTagger(Tagger):
 def _crfsuite() -> Any:
     try:
         import pycrfsuite
-    except ImportError:
-        raise MissingExtraError("A CRFTagger needs python-crfsuite: pip install 'undertow[crf]'.") from None
+    except ImportError as e:
+        raise missing_extra("A CRFTagger needs python-crfsuite", "crf") from e
     return pycrfsuite
 
 
