@@ -56,3 +56,8 @@ class NotFittedError(UndertowError, ValueError, AttributeError):
 
 class MissingExtraError(UndertowError, ImportError):
     """An optional dependency is needed for this; the message names the extra that brings it."""
+
+
+def missing_extra(need: str, extra: str) -> MissingExtraError:
+    """The error for an optional dependency that is not installed: what is needed, and the extra that brings it."""
+    return MissingExtraError(f"{need}: pip install 'undertow[{extra}]' (in a checkout: pip install '.[{extra}]').")

@@ -19,7 +19,7 @@ from oracles.naive_crf_features import naive_word_features
 from sentences import is_one_sentence
 from undertow import LDS, load
 from undertow.errors import FormatError, InputError, MissingExtraError, NotFittedError, UndertowError
-from undertow.results.tagging import CRFTagger, LocalTagger, Vectors, kept
+from undertow.results.tagging import CRFTagger, LocalTagger, Vectors, packed_models
 from undertow.results.tagging.crf import add_window
 from undertow.results.tagging.crf_file import check_model_bytes
 from undertow.results.tagging.word_features import WordFeatures, shape
@@ -240,16 +240,16 @@ def test_the_perceptron_learns_too(tmp_path: Path) -> None:
     assert load(tmp_path / "t").predict(X) == tagger.predict(X)
 
 
-def test_a_kept_model_is_looked_at_as_closely_as_one_of_its_own(model: LDS) -> None:
-    record, tensors = kept.pack(model, "m.")
-    again = kept.unpack(record, tensors, "m.")
+def test_a_packed_model_is_checked_as_closely_as_one_of_its_own(model: LDS) -> None:
+    record, tensors = packed_models.pack(model, "m.")
+    again = packed_models.unpack(record, tensors, "m.")
     assert again.vocabulary_ == model.vocabulary_ and again.history_ == model.history_
-    assert {n: (t.dtype, t.shape) for n, t in kept.packed_spec(record, "m.").items()} == {
+    assert {n: (t.dtype, t.shape) for n, t in packed_models.packed_spec(record, "m.").items()} == {
         n: (t.dtype.name, t.shape) for n, t in tensors.items()
     }
     for change in ({"n_words": record["n_words"] + 1}, {"kind": "no-such-kind"}, {"format_version": 99}, {"more": 1}):
         with pytest.raises(UndertowError) as e:
-            kept.unpack({**record, **change}, tensors, "m.")
+            packed_models.unpack({**record, **change}, tensors, "m.")
         assert is_one_sentence(str(e.value))
 
 

@@ -26,7 +26,7 @@ from typing import IO, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from undertow.errors import MissingExtraError
+from undertow.errors import missing_extra
 
 Floats = NDArray[np.float32]
 
@@ -143,8 +143,8 @@ class ParquetWriter(Writer):
         try:
             import pyarrow
             import pyarrow.parquet
-        except ImportError:
-            raise MissingExtraError("Parquet files need Arrow: pip install 'undertow[arrow]'.") from None
+        except ImportError as e:
+            raise missing_extra("Parquet files need Arrow", "arrow") from e
         self._arrow = pyarrow
         vector = pyarrow.list_(pyarrow.float32(), dimension)
         self._schema = pyarrow.schema(

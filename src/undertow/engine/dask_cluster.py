@@ -15,7 +15,7 @@ from typing import Any
 from undertow.engine import wire
 from undertow.engine.base import Engine, R, S, check_workers
 from undertow.engine.dispatch import MAX_FAILED_STARTS, Job, Outcome, in_order
-from undertow.errors import EngineError, InputError, MissingExtraError
+from undertow.errors import EngineError, InputError, missing_extra
 
 CONNECT_SECONDS = 10
 TELL_SECONDS = 10  # after so long without a worker we say that we wait; how long that may last, nobody here knows
@@ -305,7 +305,7 @@ def _distributed() -> Any:
     try:
         import distributed
     except ImportError as error:
-        raise MissingExtraError("a Dask cluster needs Dask: pip install 'undertow[dask]'.") from error
+        raise missing_extra("A Dask cluster needs Dask", "dask") from error
     return distributed
 
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from undertow.errors import InputError, NotFittedError, short
+from undertow.errors import InputError, NotFittedError, missing_extra, short
 from undertow.models.constraints import Constraint
 from undertow.text.corpus import Corpus
 from undertow.text.tokenizer import check_rule, checked_sentences
@@ -146,7 +146,10 @@ class Estimator(abc.ABC):
 
     def __sklearn_tags__(self) -> Any:
         # scikit-learn >= 1.7 asks this of every step of a pipeline; nobody else calls it
-        from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags
+        try:
+            from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags
+        except ImportError as e:
+            raise missing_extra("The tags of scikit-learn need scikit-learn 1.6 or later", "sklearn") from e
 
         return Tags(
             estimator_type=None,

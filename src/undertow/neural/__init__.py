@@ -1,26 +1,27 @@
-"""What needs PyTorch (the extra `torch`): networks that start from undertow's models."""
+"""Networks that start from undertow's models; they need PyTorch, the extra `torch`."""
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
-from undertow.errors import InputError
+from undertow.errors import missing_extra
 
 if TYPE_CHECKING:
     from undertow.neural.rnn_lm import RNNLM
 
 __all__ = ["RNNLM"]
 
-_HOMES = {"RNNLM": "undertow.neural.rnn_lm"}
+# checked without importing PyTorch, which takes seconds; importing any module of this package comes through here
+if importlib.util.find_spec("torch") is None:
+    raise missing_extra("Neural models need PyTorch", "torch")
+
+_MODULES = {"RNNLM": "undertow.neural.rnn_lm"}
 
 
 def __getattr__(name: str) -> Any:
-    """Each name is imported when it is asked for, so that nothing needs PyTorch before."""
-    if name not in _HOMES:
+    """Import a public name when it is first used: PyTorch is slow to import."""
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
-    import importlib.util
-
-    if importlib.util.find_spec("torch") is None:
-        raise InputError(f"undertow.neural.{name} needs PyTorch: pip install 'undertow[torch]'.")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return getattr(importlib.import_module(_MODULES[name]), name)

@@ -23,14 +23,10 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from undertow.errors import InputError, MissingExtraError
-
-try:
-    import torch
-except ImportError as error:
-    raise MissingExtraError("A neural HMM needs PyTorch: pip install 'undertow[torch]'.") from error
+from undertow.errors import InputError
 
 Tensor = torch.Tensor
 __all__ = ["FEATURES", "LogTables", "Network", "Shape", "Tensor", "orthogonal_rows", "torch"]

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from undertow.errors import InputError
-from undertow.models.base import encode_sentences
+from undertow.models.base import Sentences, encode_sentences
 from undertow.models.lds.model import LDS
 
 NONLINEARITIES = ("sigmoid", "tanh")
@@ -58,9 +58,31 @@ class _Recurrence(torch.autograd.Function):
 
 
 class RNNLM(nn.Module):
-    """An ordinary module: `state_dict`, `to`, optimisers and `torch.save` work as always.
+    """A recurrent language model as a PyTorch module; see the formulas of this file.
 
-    `words` says which word each row is of (None: rows are numbers only); it is not part of the state_dict.
+    Parameters
+    ----------
+    n_words
+        Size of the vocabulary.
+    n_hidden
+        Number of hidden units.
+    nonlinearity
+        "sigmoid" or "tanh".
+    words
+        The word of each row, or None; it is not part of the state_dict.
+
+    Raises
+    ------
+    InputError
+        If an argument is not allowed.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from undertow.neural import RNNLM
+    >>> scores, state = RNNLM(n_words=10, n_hidden=4)(torch.tensor([[1, 2, 3]]))
+    >>> tuple(scores.shape), tuple(state.shape)
+    ((1, 3, 10), (1, 4))
     """
 
     def __init__(self, n_words: int, n_hidden: int, nonlinearity: str = "sigmoid", words: list[str] | None = None):
@@ -81,12 +103,36 @@ class RNNLM(nn.Module):
         nn.init.zeros_(self.output.bias)
 
     def start(self, n_sequences: int) -> Tensor:
-        """The state before the first word: the middle of the squashing function, which is the filter's mean."""
+        """The state before the first word: the middle of the nonlinearity, which is the mean of the filter.
+
+        Parameters
+        ----------
+        n_sequences
+            Batch size, B.
+
+        Returns
+        -------
+        Tensor
+            (B, h).
+        """
         middle = 0.5 if self.nonlinearity == "sigmoid" else 0.0
         return self.recurrence.weight.new_full((n_sequences, self.recurrence.in_features), middle)
 
     def states(self, ids: Tensor, state: Tensor | None = None) -> Tensor:
-        """(B, T, h) states after each word of (B, T) ids."""
+        """The state after each word.
+
+        Parameters
+        ----------
+        ids
+            (B, T) ids of words.
+        state
+            (B, h) state to continue from; None for `start`.
+
+        Returns
+        -------
+        Tensor
+            (B, T, h).
+        """
         state = self.start(len(ids)) if state is None else state
         r = self.recurrence
         given = (self.inputs(ids), state, r.weight, r.bias, self.nonlinearity == "sigmoid")
@@ -94,7 +140,20 @@ class RNNLM(nn.Module):
         return states
 
     def forward(self, ids: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """(B, T, V) scores of the word after each word of (B, T) ids, and the last state (B, h) to go on from."""
+        """Scores of the next word after each word.
+
+        Parameters
+        ----------
+        ids
+            (B, T) ids of words.
+        state
+            (B, h) state to continue from; None for `start`.
+
+        Returns
+        -------
+        tuple of Tensor
+            (B, T, V) scores, whose softmax is the distribution of the next word, and the last state (B, h).
+        """
         states = self.states(ids, state)
         return self.output(states), states[:, -1]
 
@@ -104,15 +163,35 @@ class RNNLM(nn.Module):
         lds: LDS,
         nonlinearity: str = "sigmoid",
         *,
-        text: Any = None,
+        text: Sentences | None = None,
         deviation: float = 0.2,
         temperature: float = 0.1,
     ) -> Self:
-        """The network that does what the filter of `lds` does, as nearly as its squashing allows.
+        """The network that computes what the Kalman filter of an LDS computes, as nearly as its nonlinearity allows.
 
-        deviation: the states' standard deviation inside the network. The output layer is the linear model's log
-        probability to first order, times a temperature: of those tried the best on `text` (a Corpus or token lists; a
-        part of the training text is right), or the one given where there is no text.
+        Parameters
+        ----------
+        lds
+            A fitted LDS.
+        nonlinearity
+            "sigmoid" or "tanh".
+        text
+            Sentences on which the temperature is chosen; a part of the training text will do.
+        deviation
+            Standard deviation of the states inside the network, between 0 and 1.
+        temperature
+            Factor on the output layer, which is the log-probability of the linear model to first order, where there is
+            no text to choose it on.
+
+        Returns
+        -------
+        RNNLM
+            A new network.
+
+        Raises
+        ------
+        InputError
+            If `deviation` is not between 0 and 1, or the text has fewer than two words.
         """
         if not 0 < deviation < 1:
             raise InputError(f"deviation={deviation} must lie between 0 and 1, small enough for the linear range.")
@@ -134,7 +213,7 @@ class RNNLM(nn.Module):
         return model
 
 
-def _best_temperature(model: RNNLM, lds: LDS, outputs: Tensor, bias: Tensor, text: Any, middle: float) -> float:
+def _best_temperature(model: RNNLM, lds: LDS, outputs: Tensor, bias: Tensor, text: Sentences, middle: float) -> float:
     """The temperature under which the first words of the text (20,000 or all) are most probable."""
     ids = np.concatenate([*encode_sentences(lds.vocabulary_, text), np.empty(0, dtype=np.uint32)])[:20_000].astype(
         np.int64

@@ -15,13 +15,39 @@ import numpy.typing as npt
 from undertow.errors import InputError
 from undertow.models.base import Sentences
 from undertow.text.corpus import Corpus
+from undertow.text.vocabulary import Vocabulary
 
 N_STEPS = 100
 TOLERANCE = 1e-7  # nats a token
 
 
 class Interpolation:
-    """p(token | before) = Σ weight · p_model(token | before), over language models of one vocabulary."""
+    """A mixture of language models: p(token | before) = Σ_i weight_i · p_i(token | before).
+
+    Parameters
+    ----------
+    models
+        Fitted models with one vocabulary and the method `log_probabilities`, such as HMM, LDS or FactorialHMM.
+    weights
+        One number, at least 0, for each model; None weighs all alike. They are stored so that they sum to one.
+
+    Raises
+    ------
+    InputError
+        If there is no model, a model gives no probabilities of tokens, the vocabularies differ, or the weights do not
+        fit.
+
+    Examples
+    --------
+    >>> from undertow import HMM, FactorialHMM, Interpolation
+    >>> text = [["a", "b", "a"], ["b", "a"]]
+    >>> models = [HMM(2, n_iter=1, random_state=0).fit(text), FactorialHMM(1, n_iter=1, random_state=0).fit(text)]
+    >>> mixture = Interpolation(models, [3, 1])
+    >>> mixture.weights.tolist()
+    [0.75, 0.25]
+    >>> [len(logs) for logs in mixture.log_probabilities(text)]
+    [3, 2]
+    """
 
     def __init__(self, models: Sequence[Any], weights: Sequence[float] | None = None) -> None:
         self.models = list(models)
@@ -46,11 +72,29 @@ class Interpolation:
         self.weights = given / given.sum()
 
     @property
-    def vocabulary_(self) -> Any:
-        return self.models[0].vocabulary_
+    def vocabulary_(self) -> Vocabulary:
+        """The vocabulary of the models."""
+        vocabulary: Vocabulary = self.models[0].vocabulary_
+        return vocabulary
 
     def fit(self, X: Sentences) -> Self:
-        """Choose the weights that make a text most probable, by EM; it should be one the models were not fitted to."""
+        """Choose the weights that make a text most probable, by EM.
+
+        Parameters
+        ----------
+        X
+            Sentences that the models were not fitted to.
+
+        Returns
+        -------
+        Interpolation
+            The mixture itself.
+
+        Raises
+        ------
+        InputError
+            If there is no token.
+        """
         p = np.exp(self._logs(X)[0])
         if not p.size:
             raise InputError("There is no token to choose the weights by: give at least one.")
@@ -68,7 +112,18 @@ class Interpolation:
         return self
 
     def log_probabilities(self, X: Sentences) -> list[npt.NDArray[np.float64]]:
-        """log p(token | tokens before it), one array a sentence."""
+        """log p(token | tokens before it).
+
+        Parameters
+        ----------
+        X
+            Sentences.
+
+        Returns
+        -------
+        list of float64 arrays (n_tokens,)
+            One for each sentence.
+        """
         logs, lengths = self._logs(X)
         with np.errstate(divide="ignore"):
             weights = np.log(self.weights)[:, None]
@@ -88,11 +143,46 @@ class Interpolation:
         return np.array(rows), lengths
 
     def score(self, X: Sentences, y: Any = None) -> float:
-        """Mean log-probability of a token."""
+        """Mean log-probability of a token.
+
+        Parameters
+        ----------
+        X
+            Sentences.
+        y
+            Ignored.
+
+        Returns
+        -------
+        float
+            In nats.
+
+        Raises
+        ------
+        InputError
+            If there is no token.
+        """
         parts = self.log_probabilities(X)
         if not sum(map(len, parts)):
             raise InputError("There is no token to score: give at least one.")
         return float(np.concatenate(parts).mean())
 
     def perplexity(self, X: Sentences) -> float:
+        """exp(−score).
+
+        Parameters
+        ----------
+        X
+            Sentences.
+
+        Returns
+        -------
+        float
+            At least 1.
+
+        Raises
+        ------
+        InputError
+            If there is no token.
+        """
         return float(np.exp(-self.score(X)))

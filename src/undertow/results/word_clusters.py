@@ -50,15 +50,48 @@ Text = Corpus | LagCounts | Iterable[Sequence[str]]
 
 
 class WordClusters(Estimator):
-    """Clusters of words with bit-string paths.
+    """Clusters of words with bit-string paths, as Brown clusters.
 
-    n_clusters: how many. n_iter: passes over the words at most; fitting ends when a pass moves fewer than the share
-    `min_moved` of them. init: "frequency" deals the words out by rank, "random" shuffles them first (`random_state`).
+    Parameters
+    ----------
+    n_clusters
+        Number of clusters.
+    n_iter
+        Passes over the words at most.
+    min_moved
+        Fitting ends when a pass moves fewer than this share of the words.
+    init
+        "frequency" deals the words out by rank, "random" shuffles them first.
+    random_state
+        Seed or generator for `init="random"`.
+    n_jobs
+        Number of threads that count the word pairs; None for 1, −1 for all cores.
+    callbacks
+        Functions of a `TrainingEvent`, called after each pass.
 
-    history_: mean log-probability of a token under the class bigram model, after each pass. clusters_: the cluster of
-    each word of the vocabulary, −1 for a word that the text does not have. paths_: the bit string of each cluster.
-    tokenizer_: the rule the text was cut by, None where it is not known.
-    The boundary, where the vocabulary has one, is a cluster of its own.
+    Attributes
+    ----------
+    clusters_ : int32 array
+        The cluster of each word of the vocabulary, −1 for a word that the text does not have. The boundary, where the
+        vocabulary has one, is a cluster by itself.
+    paths_ : list of str
+        The bit string of each cluster.
+    history_ : list of float
+        Mean log-probability of a token under the class bigram model, after each pass.
+    vocabulary_ : Vocabulary
+        The words.
+    tokenizer_ : dict or None
+        The rule by which the text was split into tokens, if known.
+
+    Examples
+    --------
+    >>> from undertow import WordClusters
+    >>> text = [["the", "cat", "sleeps"], ["the", "dog", "sleeps"], ["a", "cat", "runs"], ["a", "dog", "runs"]]
+    >>> clusters = WordClusters(3).fit(text)
+    >>> clusters.path("cat") == clusters.path("dog")
+    True
+    >>> sorted(clusters.words(clusters.path("cat")))
+    ['cat', 'dog']
     """
 
     kind = "clusters"
@@ -97,7 +130,25 @@ class WordClusters(Estimator):
     # --- fitting ----------------------------------------------------------------------------------------
 
     def fit(self, X: Text, y: Any = None) -> Self:
-        """Cluster the words of a Corpus, of an iterable of token lists, or of LagCounts, whose first lag is used."""
+        """Cluster the words of a text.
+
+        Parameters
+        ----------
+        X
+            A Corpus, an iterable of token lists, or LagCounts, whose first lag is used.
+        y
+            Ignored.
+
+        Returns
+        -------
+        WordClusters
+            The clusters themselves.
+
+        Raises
+        ------
+        InputError
+            If the text has fewer words than clusters are asked for.
+        """
         self._check_params()
         rng = check_random_state(self.random_state)
         if not isinstance(X, LagCounts):
@@ -151,7 +202,23 @@ class WordClusters(Estimator):
     # --- questions --------------------------------------------------------------------------------------
 
     def path(self, word: str) -> str:
-        """The bit string of the word's cluster; words outside the vocabulary have that of the unknown word."""
+        """The bit string of a word's cluster.
+
+        Parameters
+        ----------
+        word
+            A word; one outside the vocabulary has the path of the unknown word.
+
+        Returns
+        -------
+        str
+            Zeros and ones, from the root of the tree.
+
+        Raises
+        ------
+        InputError
+            If the text that was clustered had no such word.
+        """
         self._check_fitted()
         cluster = int(self.clusters_[self.vocabulary_.id(word)])
         if cluster < 0:
@@ -166,7 +233,25 @@ class WordClusters(Estimator):
         return {words[i]: self.paths_[self.clusters_[i]] for i in self._order.tolist()}
 
     def words(self, cluster: int | str, n: int | None = None) -> list[str]:
-        """The n most frequent words of a cluster by its number, or of all clusters whose path begins with a string."""
+        """The most frequent words of a cluster, or of all clusters below a node of the tree.
+
+        Parameters
+        ----------
+        cluster
+            The number of a cluster, or the beginning of a bit string.
+        n
+            Number of words at most; None for all.
+
+        Returns
+        -------
+        list of str
+            Most frequent first.
+
+        Raises
+        ------
+        InputError
+            If there is no such cluster or path.
+        """
         self._check_fitted()
         if isinstance(cluster, str):
             chosen = np.array([p.startswith(cluster) for p in self.paths_])
@@ -179,10 +264,18 @@ class WordClusters(Estimator):
         return [self.vocabulary_.words[i] for i in found[:n].tolist()]
 
     def transform(self, X: Corpus | Iterable[Sequence[str]]) -> list[npt.NDArray[np.int32]]:
-        """The cluster of each token, an array of integers a sentence.
+        """The cluster of each token.
 
-        A word outside the vocabulary is in the cluster of the unknown word (or of its class, if the vocabulary has
-        classes), and in none, −1, if the text that was clustered had no unknown words.
+        Parameters
+        ----------
+        X
+            Sentences. A word outside the vocabulary is in the cluster of the unknown word (or of its class, if the
+            vocabulary has classes), and in none, −1, if the text that was clustered had no unknown words.
+
+        Returns
+        -------
+        list of int32 arrays (n_tokens,)
+            One for each sentence.
         """
         self._check_fitted()
         return [self.clusters_[ids] for ids in encode_sentences(self.vocabulary_, X)]
@@ -190,13 +283,27 @@ class WordClusters(Estimator):
     # --- files ------------------------------------------------------------------------------------------
 
     def save_paths(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write `bit string TAB word TAB count` lines: clusters by path, their words by falling count."""
+        """Write lines `bit string TAB word TAB count`: clusters by path, their words by falling count.
+
+        Parameters
+        ----------
+        path
+            The file.
+        overwrite
+            Replace the file if it exists.
+        """
         lines = self.path_lines()
         with finished_file(Path(path), overwrite=overwrite) as ready, open(ready, "wb") as f:
             f.writelines(lines)
 
     def path_lines(self) -> list[bytes]:
-        """The lines of the text file."""
+        """The lines that `save_paths` writes.
+
+        Returns
+        -------
+        list of bytes
+            UTF-8, each with its line feed.
+        """
         self._check_fitted()
         words, counts = self.vocabulary_.words, self.vocabulary_.counts
         order = sorted(self._order.tolist(), key=lambda i: self.paths_[self.clusters_[i]])  # stable within a cluster
@@ -204,7 +311,23 @@ class WordClusters(Estimator):
 
     @classmethod
     def load_paths(cls, path: str | os.PathLike[str]) -> WordClusters:
-        """Clusters from such a file, of this or another program; they can be asked, but not be saved as a model."""
+        """Read clusters from a file of paths, of this or another program.
+
+        Parameters
+        ----------
+        path
+            A file of `bit string TAB word TAB count` lines.
+
+        Returns
+        -------
+        WordClusters
+            They answer questions, but cannot be saved as a model.
+
+        Raises
+        ------
+        InputError
+            If the file cannot be read or a line is not of this form.
+        """
         rows = _read_rows(Path(path))
         names = sorted({bits for bits, _, _ in rows})
         rows.sort(key=lambda row: (row[1] != UNKNOWN, -row[2]))
@@ -218,6 +341,20 @@ class WordClusters(Estimator):
         return model
 
     def save(self, path: str | os.PathLike[str], overwrite: bool = False) -> None:
+        """Write the clusters to a directory, all or nothing; `undertow.load` reads it back.
+
+        Parameters
+        ----------
+        path
+            The directory.
+        overwrite
+            Replace a model that is there.
+
+        Raises
+        ------
+        InputError
+            If the clusters come from a file of paths.
+        """
         self._check_fitted()
         if not self.history_:
             raise InputError("These clusters come from a file of paths and have no history: write them by save_paths.")

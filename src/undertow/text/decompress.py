@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import IO, Any, NamedTuple, Protocol
 
-from undertow.errors import InputError, MissingExtraError
+from undertow.errors import InputError, missing_extra
 
 READ_BYTES = 1 << 18
 """Bytes asked of a file, and at most got from a decompressor, at a time: small enough to stay in cache."""
@@ -303,10 +303,8 @@ def _zstd_decompressor() -> tuple[Callable[[], _Decompressor] | None, type[Excep
 def _zstd_blocks_pyarrow(source: Source) -> Iterator[bytes]:
     try:
         import pyarrow
-    except ImportError:
-        raise MissingExtraError(
-            f"{shown(source.name)} is compressed with zstd and nothing here reads that: pip install 'undertow[arrow]'."
-        ) from None
+    except ImportError as e:
+        raise missing_extra(f"{shown(source.name)} is compressed with zstd and needs Arrow", "arrow") from e
     stream = pyarrow.CompressedInputStream(pyarrow.PythonFile(source, mode="r"), "zstd")
     try:
         while block := stream.read(READ_BYTES):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from undertow.errors import MissingExtraError
+from undertow.errors import missing_extra
 from undertow.models.dynamic.map_data import MapData
 from undertow.view.map_geometry import census, extent, label_order, picture_positions, plane
 
@@ -28,8 +28,8 @@ class FrameDrawer:
         try:
             from matplotlib.backends.backend_agg import FigureCanvasAgg
             from matplotlib.figure import Figure
-        except ImportError:
-            raise MissingExtraError("Pictures need matplotlib: pip install 'undertow[viz]'.") from None
+        except ImportError as e:
+            raise missing_extra("Pictures need matplotlib", "viz") from e
         self._data = data
         self._title = f"A moving map of {census(data)}" if title is None else title
         self._figure = Figure(figsize=SIZE, dpi=DPI, facecolor=PAPER)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from undertow.errors import InputError, MissingExtraError
+from undertow.errors import InputError, missing_extra
 from undertow.files import check_file_target, finished_file
 from undertow.models.dynamic.map_data import MapData
 from undertow.view.map_frame import DPI, SIZE, FrameDrawer
@@ -128,8 +128,8 @@ def _check_extra(format_: str) -> None:
 
         if format_ == "mp4":
             import imageio_ffmpeg  # noqa: F401
-    except ImportError:
-        raise MissingExtraError(f"{format_.upper()} films need imageio: pip install 'undertow[video,viz]'.") from None
+    except ImportError as e:
+        raise missing_extra(f"{format_.upper()} films need imageio", "video,viz") from e
 
 
 @contextmanager

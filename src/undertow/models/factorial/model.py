@@ -51,7 +51,7 @@ from undertow.models.factorial.queries import (
     posterior,
     words_of_state,
 )
-from undertow.models.fitting import FitResult, Iteration, run_iterations, split_text
+from undertow.models.fitting import Callback, FitResult, Iteration, run_iterations, split_text
 from undertow.text.corpus import Corpus
 from undertow.text.tokenizer import checked_sentences
 
@@ -68,16 +68,65 @@ WORTH_A_WARNING = (1 << 29, 0.05)  # bytes, hours
 
 
 class FactorialHMM(Estimator):
-    """M chains of K states each, fitted by EM.
+    """A factorial hidden Markov model: M chains of K states each, fitted by EM.
 
-    n_layers, n_states: M and K. inference: "exact" over the K^M joint states, "variational", or "auto": exact up to
-    10,000 of them. bound: what variational inference climbs, "tilted", "jensen" (the paper's) or "mean_field", the
-    tightest and cheapest, which needs a table of K^M numbers. n_iter: passes over the text. batch_size: tokens
-    between two M-steps; the counts of each batch stand until it is read again.
-    max_sweeps, tol: variational sweeps end when a sentence's bound rises by less than tol a token. smoothing:
-    pseudo-counts a word. m_passes: of the M-step over the layers. init:
-    "clusters" (another one for each layer), "lds" (each layer by its own directions of a linear dynamical system) or
-    "random". validation: share of the text, its end, that is held out to stop early; None for none.
+    Parameters
+    ----------
+    n_layers
+        Number of chains, M.
+    n_states
+        Number of states of each chain, K.
+    bound
+        The lower bound that variational inference maximizes: "tilted", "jensen" (the paper's), or "mean_field", the
+        tightest and cheapest, which needs a table of K^M numbers.
+    inference
+        "exact" over the K^M joint states, "variational", or "auto": exact up to 10,000 joint states.
+    n_iter
+        Passes over the text.
+    batch_size
+        Tokens between two M-steps; the counts of each batch are kept until it is read again.
+    max_sweeps, tol
+        Variational inference ends after so many sweeps, or when the bound of a sentence rises by less than `tol` per
+        token.
+    smoothing
+        Pseudo-counts of each word.
+    m_passes
+        Passes of each M-step over the layers.
+    init
+        How EM starts: "clusters" (another clustering of the words for each layer), "lds" (each layer clusters the words
+        in its own subspace of a linear dynamical system) or "random".
+    validation
+        Share of the text, taken from its end, that is held out for early stopping; None for no early stopping.
+    random_state
+        Seed or generator.
+    n_jobs
+        Number of threads; None for 1, −1 for all cores.
+    verbose
+        Log each pass to the logger "undertow".
+    callbacks
+        Functions of a `TrainingEvent`, called after each pass.
+
+    Attributes
+    ----------
+    params_ : FactorialParams
+        Initial and transition probabilities of the chains, and the word weights θ.
+    history_ : list of float
+        Mean log-likelihood of a token after each pass, or the bound on it.
+    validation_history_ : list of float
+        The same for the held-out text; empty if there is none.
+    vocabulary_ : Vocabulary
+        The words.
+    tokenizer_ : dict or None
+        The rule by which the text was split into tokens, if known.
+
+    Examples
+    --------
+    >>> from undertow import FactorialHMM
+    >>> model = FactorialHMM(2, n_states=2, n_iter=2, random_state=0).fit([["a", "b", "a"], ["b", "a", "b"]])
+    >>> model.transform([["a", "b"]])[0].shape
+    (2, 4)
+    >>> model.decode([["a", "b"]])[0].shape
+    (2, 2)
     """
 
     kind = "fhmm"
@@ -117,10 +166,10 @@ class FactorialHMM(Estimator):
         m_passes: int = 2,
         init: str = "clusters",
         validation: float | None = None,
-        random_state: Any = None,
+        random_state: int | np.random.Generator | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
-        callbacks: Any = None,
+        callbacks: Sequence[Callback] | None = None,
     ) -> None:
         self.n_layers = n_layers
         self.n_states = n_states
@@ -153,10 +202,29 @@ class FactorialHMM(Estimator):
     # --- fitting ----------------------------------------------------------------------------------------
 
     def fit(self, X: Text, y: Any = None, *, validation: Text | None = None, engine: Engine | None = None) -> Self:
-        """Fit to a Corpus or an iterable of token lists; `engine` takes the E-steps elsewhere, with the same bits.
+        """Fit to a text.
 
-        `validation` is other text to stop by: fitting ends with the pass after which it becomes less probable, and
-        keeps the best.
+        Parameters
+        ----------
+        X
+            A Corpus or an iterable of token lists.
+        y
+            Ignored.
+        validation
+            Other text for early stopping: fitting ends with the pass after which it becomes less probable, and keeps
+            the best.
+        engine
+            Where the E-steps run; the result has the same bits everywhere.
+
+        Returns
+        -------
+        FactorialHMM
+            The model itself.
+
+        Raises
+        ------
+        InputError
+            If a parameter is not allowed, or there is no text.
         """
         self._check_params()
         corpus = as_corpus(X)
@@ -283,6 +351,7 @@ class FactorialHMM(Estimator):
 
     @property
     def theta_(self) -> npt.NDArray[np.float64]:
+        """(V, M, K) weights of the words in each state of each layer."""
         return self.params_.theta
 
     def transform(self, X: Text, view: str = "features") -> list[npt.NDArray[np.float32]]:
@@ -324,15 +393,43 @@ class FactorialHMM(Estimator):
         return out
 
     def posterior(self, X: Text) -> list[npt.NDArray[np.float32]]:
-        """(n_tokens, M, K) probabilities of the layers' states, one array a sentence."""
+        """Probabilities of the layers' states, given the sentence.
+
+        Parameters
+        ----------
+        X
+            Sentences.
+
+        Returns
+        -------
+        list of float32 arrays (n_tokens, M, K)
+            One for each sentence.
+        """
         M, K = self.params_.n_layers, self.params_.n_states
         return [v.reshape(len(v), M, K) for v in self.transform(X, "posterior")]
 
     def decode(self, X: Text, method: str = "viterbi") -> list[npt.NDArray[np.int64]]:
-        """(n_tokens, M) states, one array a sentence. Unknown words are missing observations.
+        """A state in each layer for each token.
 
-        method: "viterbi" is, with exact inference, the likeliest joint path, and with variational inference the
-        likeliest path of each layer's own chain; "posterior" takes each token's likeliest state in each layer.
+        Unknown words are missing observations.
+
+        Parameters
+        ----------
+        X
+            Sentences.
+        method
+            "viterbi" is, with exact inference, the most probable joint path, and with variational inference the most
+            probable path of each layer's own chain. "posterior" takes each token's most probable state in each layer.
+
+        Returns
+        -------
+        list of int64 arrays (n_tokens, M)
+            One for each sentence.
+
+        Raises
+        ------
+        InputError
+            If there is no such method.
         """
         self._check_fitted()
         if method not in ("viterbi", "posterior"):
@@ -346,7 +443,18 @@ class FactorialHMM(Estimator):
         return out
 
     def joint_codes(self, X: Text) -> list[npt.NDArray[np.int64]]:
-        """(n_tokens,) one number for all layers' decoded states, the last layer's running fastest."""
+        """The decoded states of all layers as one number, the last layer's running fastest.
+
+        Parameters
+        ----------
+        X
+            Sentences.
+
+        Returns
+        -------
+        list of int64 arrays (n_tokens,)
+            One for each sentence.
+        """
         return [states_to_codes(s, self.params_.n_states) for s in self.decode(X, "viterbi")]
 
     def log_probabilities(self, X: Text) -> list[npt.NDArray[np.float64]]:
@@ -380,9 +488,17 @@ class FactorialHMM(Estimator):
         return out
 
     def log_likelihoods(self, X: Text) -> npt.NDArray[np.float64]:
-        """(n_sentences,) log-probability of each sentence, exact up to 100,000 joint states, beyond that the bound.
+        """Log-probability of each sentence, exact up to 100,000 joint states, beyond that the variational bound.
 
-        Unknown words are all one word here, not missing.
+        Parameters
+        ----------
+        X
+            Sentences; all unknown words count as one word.
+
+        Returns
+        -------
+        array (n_sentences,)
+            Natural logarithms.
         """
         self._check_fitted()
         if not self._scorer.settings.exact:
@@ -391,7 +507,18 @@ class FactorialHMM(Estimator):
         return np.concatenate(parts) if parts else np.empty(0)
 
     def bounds(self, X: Text) -> npt.NDArray[np.float64]:
-        """(n_sentences,) variational lower bound on each sentence's log-probability, by the `bound` of the model."""
+        """Variational lower bound on each sentence's log-probability, by the `bound` of the model.
+
+        Parameters
+        ----------
+        X
+            Sentences; all unknown words count as one word.
+
+        Returns
+        -------
+        array (n_sentences,)
+            Natural logarithms.
+        """
         self._check_fitted()
         inference = self._states_inference
         if inference.settings.exact:
@@ -400,11 +527,45 @@ class FactorialHMM(Estimator):
         return np.concatenate(parts) if parts else np.empty(0)
 
     def score(self, X: Text, y: Any = None) -> float:
-        """Mean log-probability of a token (or the bound on it: see `scores_exactly`)."""
+        """Mean log-probability of a token, or the bound on it: see `scores_exactly`.
+
+        Parameters
+        ----------
+        X
+            Sentences.
+        y
+            Ignored.
+
+        Returns
+        -------
+        float
+            In nats.
+
+        Raises
+        ------
+        InputError
+            If there is no token.
+        """
         return self._mean(X, self.log_likelihoods)
 
     def bound_per_token(self, X: Text) -> float:
-        """Mean of the variational lower bound over the tokens, whatever inference the model uses."""
+        """Mean of the variational lower bound over the tokens, whatever inference the model uses.
+
+        Parameters
+        ----------
+        X
+            Sentences.
+
+        Returns
+        -------
+        float
+            In nats.
+
+        Raises
+        ------
+        InputError
+            If there is no token.
+        """
         return self._mean(X, self.bounds)
 
     def _mean(self, X: Text, values: Callable[[Text], npt.NDArray[np.float64]]) -> float:
@@ -416,13 +577,50 @@ class FactorialHMM(Estimator):
         return float(np.sum(values(sentences)) / n_tokens)
 
     def perplexity(self, X: Text) -> float:
+        """exp(−score): at most this, where `score` is a bound.
+
+        Parameters
+        ----------
+        X
+            Sentences.
+
+        Returns
+        -------
+        float
+            At least 1.
+
+        Raises
+        ------
+        InputError
+            If there is no token.
+        """
         return float(np.exp(-self.score(X)))
 
     def _batches(self, X: Text) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[np.int64]]]:
         return batches(encode_sentences(self.vocabulary_, X))
 
     def top_words(self, layer: int, state: int, n: int = 10, *, min_count: int = 5) -> list[WordWeight]:
-        """The words most tied to a state of a layer, among those seen at least min_count times, by their lift."""
+        """The words most typical of a state of a layer, by how much more often they come there than elsewhere.
+
+        Parameters
+        ----------
+        layer, state
+            Which one, both counted from 0.
+        n
+            Number of words at most.
+        min_count
+            Rarer words are left out.
+
+        Returns
+        -------
+        list of WordWeight
+            Highest lift first.
+
+        Raises
+        ------
+        InputError
+            If there is no such layer or state.
+        """
         self._check_fitted()
         p, words = self.params_, self.vocabulary_
         for name, value, size in (("layer", layer, p.n_layers), ("state", state, p.n_states)):
@@ -433,7 +631,22 @@ class FactorialHMM(Estimator):
     def sample(
         self, n_tokens: int = 50, *, random_state: int | np.random.Generator | None = None, prefix: Sequence[str] = ()
     ) -> list[str]:
-        """Tokens drawn from the model, going on from `prefix`; after the boundary word a sentence begins anew."""
+        """Draw tokens from the model.
+
+        Parameters
+        ----------
+        n_tokens
+            How many.
+        random_state
+            Seed or generator; None draws anew each time.
+        prefix
+            Tokens to continue from.
+
+        Returns
+        -------
+        list of str
+            The tokens after `prefix`; after the boundary word a sentence begins anew.
+        """
         self._check_fitted()
         if isinstance(n_tokens, bool) or not isinstance(n_tokens, int | np.integer) or n_tokens < 0:
             raise InputError(f"n_tokens={n_tokens!r} must be a whole number, at least 0.")

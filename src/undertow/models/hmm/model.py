@@ -612,10 +612,8 @@ class HMM(Estimator):
 
 def _neural_fit() -> Any:
     """Imported lazily: PyTorch is optional, and `undertow.neural` imports models, not the other way round."""
-    try:
-        from undertow.neural.hmm import fit_neural
-    except ImportError as e:
-        raise InputError("parameterization='neural' needs PyTorch: install undertow[torch].") from e
+    from undertow.neural.hmm import fit_neural
+
     return fit_neural
 
 

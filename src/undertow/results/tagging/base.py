@@ -13,8 +13,14 @@ import numpy.typing as npt
 
 from undertow.errors import InputError, short
 from undertow.models.base import Estimator, SavedState, TensorSpec
-from undertow.results.tagging import kept
-from undertow.results.tagging.representation import ADAPTERS, ModelFeatures, Representation, as_representations
+from undertow.results.tagging import packed_models
+from undertow.results.tagging.representation import (
+    ADAPTERS,
+    FeatureSources,
+    ModelFeatures,
+    Representation,
+    as_representations,
+)
 from undertow.results.tagging.scores import Report, accuracy_by_group, span_scores, token_accuracy
 from undertow.results.tagging.spans import SCHEMES, scheme_of
 from undertow.text.corpus import Corpus
@@ -26,19 +32,25 @@ BATCH_TOKENS = 1 << 13  # features of so many tokens are held as Python objects 
 
 
 class Tagger(Estimator):
-    """A tagger of sentences. `fit(X, y)` takes token lists and tag lists, `predict(X)` gives tag lists.
+    """What both taggers share. `fit(X, y)` takes token lists and tag lists, `predict(X)` gives tag lists.
 
-    features: None, or a fitted model, a representation, or a list of them (see `representation`). They are kept with
-    the tagger: what `save` writes is all that `predict` needs. Cloning a tagger shares them, as nothing changes them.
-
-    labels_: the tags, sorted. scheme_: how they mark spans, None if they do not. vocabulary_: the words of the labelled
-    text with their counts. tokenizer_: the rule by which running text is cut for this tagger. columns_: where words and
-    tags stood in the files it learned from ("tags", "column" and "format"), set by their reader; None if not known.
+    Attributes
+    ----------
+    labels_ : list of str
+        The tags, sorted.
+    scheme_ : str or None
+        How the tags mark spans ("iob1", "iob2", "bilou" or "bioes"); None if they mark none.
+    features_ : list of Representation
+        What the tagger reads. Models in it are saved with the tagger, and shared by its clones.
+    tokenizer_ : dict or None
+        The rule by which running text is split into tokens for this tagger.
+    columns_ : dict or None
+        Where words and tags stood in the files it learned from ("tags", "column" and "format"), if known.
     """
 
     unsaved_params: ClassVar[frozenset[str]] = frozenset({"callbacks", "features"})
 
-    features: Any
+    features: FeatureSources
     labels_: list[str]
     scheme_: str | None
     features_: list[Representation]
@@ -46,17 +58,84 @@ class Tagger(Estimator):
     columns_: dict[str, Any] | None
 
     @abc.abstractmethod
-    def fit(self, X: Any, y: Any) -> Self: ...
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn to tag from labelled sentences.
+
+        Parameters
+        ----------
+        X
+            Token lists; for a LocalTagger without features, an array (n_tokens, d) for each sentence.
+        y
+            A list of tags for each sentence.
+
+        Returns
+        -------
+        Tagger
+            The tagger itself.
+
+        Raises
+        ------
+        InputError
+            If a parameter is not allowed, or the sentences and tags do not fit.
+        """
 
     @abc.abstractmethod
-    def predict(self, X: Any) -> list[list[str]]: ...
+    def predict(self, X: Any) -> list[list[str]]:
+        """Tag sentences.
+
+        Parameters
+        ----------
+        X
+            Sentences, as in `fit`.
+
+        Returns
+        -------
+        list of lists of str
+            A tag for each token.
+        """
 
     def score(self, X: Any, y: Any) -> float:
-        """Share of the tokens with the right tag."""
+        """Share of the tokens with the right tag.
+
+        Parameters
+        ----------
+        X
+            Sentences, as in `fit`.
+        y
+            A list of tags for each sentence.
+
+        Returns
+        -------
+        float
+            From 0 to 1.
+
+        Raises
+        ------
+        InputError
+            If there is no token, or hardly any tag is one of the tagger's.
+        """
         return self._scored(X, y)[0].tokens["all"].accuracy or 0.0
 
     def evaluate(self, X: Any, y: Any) -> Report:
-        """Accuracy on all, unseen and rare words; precision, recall and F1 of spans if the tags mark spans."""
+        """Evaluate the tagger on labelled sentences.
+
+        Parameters
+        ----------
+        X
+            Sentences, as in `fit`.
+        y
+            A list of tags for each sentence.
+
+        Returns
+        -------
+        Report
+            Accuracy on all, unseen and rare words; precision, recall and F1 of spans if the tags mark spans.
+
+        Raises
+        ------
+        InputError
+            If there is no token, or hardly any tag is one of the tagger's.
+        """
         return self._scored(X, y)[0]
 
     def _scored(self, X: Any, y: Any) -> tuple[Report, list[list[str]]]:
@@ -109,7 +188,7 @@ class Tagger(Estimator):
 
     # --- saving -----------------------------------------------------------------------------------------
 
-    def _kept_models(self) -> list[Estimator]:
+    def _packed_models(self) -> list[Estimator]:
         """The models behind the features, each once."""
         models: list[Estimator] = []
         for f in self.features_:
@@ -123,7 +202,7 @@ class Tagger(Estimator):
         return models
 
     def _fitted_scalars(self) -> dict[str, Any]:
-        models = self._kept_models()
+        models = self._packed_models()
         features = []
         for f in self.features_:
             assert isinstance(f, ModelFeatures)
@@ -135,21 +214,23 @@ class Tagger(Estimator):
             "tokenizer": self.tokenizer_,
             "columns": self.columns_,
             "features": features,
-            "models": [kept.pack(m, "")[0] for m in models],
+            "models": [packed_models.pack(m, "")[0] for m in models],
         }
 
     @classmethod
     def _upgrade(cls, state: SavedState) -> SavedState:
-        models = [kept.upgrade(record) for record in state.fitted["models"]]
+        models = [packed_models.upgrade(record) for record in state.fitted["models"]]
         return super()._upgrade(state)._replace(fitted={**state.fitted, "models": models})
 
-    def _kept_tensors(self) -> dict[str, npt.NDArray[Any]]:
-        return {k: t for i, m in enumerate(self._kept_models()) for k, t in kept.pack(m, _prefix(i))[1].items()}
+    def _packed_tensors(self) -> dict[str, npt.NDArray[Any]]:
+        return {
+            k: t for i, m in enumerate(self._packed_models()) for k, t in packed_models.pack(m, _prefix(i))[1].items()
+        }
 
     @classmethod
-    def _kept_spec(cls, state: SavedState) -> dict[str, TensorSpec]:
+    def _packed_spec(cls, state: SavedState) -> dict[str, TensorSpec]:
         records = state.fitted["models"]
-        return {k: t for i, r in enumerate(records) for k, t in kept.packed_spec(r, _prefix(i)).items()}
+        return {k: t for i, r in enumerate(records) for k, t in packed_models.packed_spec(r, _prefix(i)).items()}
 
     @classmethod
     def _check_values(cls, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
@@ -164,7 +245,7 @@ class Tagger(Estimator):
 
     def _restore_common(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
         fitted = state.fitted
-        models = [kept.unpack(r, tensors, _prefix(i)) for i, r in enumerate(fitted["models"])]
+        models = [packed_models.unpack(r, tensors, _prefix(i)) for i, r in enumerate(fitted["models"])]
         restored: list[Representation] = [
             ADAPTERS[f["adapter"]](models[f["model"]], **f["options"]) for f in fitted["features"]
         ]

@@ -1,20 +1,20 @@
-"""A linear-chain CRF over the spelling of words and, if asked, what models know of them; CRFsuite fits it."""
+"""A linear-chain CRF over the spelling of words and the features of models, fitted by CRFsuite."""
 
 from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from undertow.errors import FormatError, InputError, MissingExtraError
+from undertow.errors import FormatError, InputError, missing_extra
 from undertow.models.base import SavedState, TensorSpec
 from undertow.models.constraints import CALLBACKS, Checked, Choice, Constraint, Flag, Number, Whole, check_callbacks
-from undertow.models.fitting import TrainingEvent
+from undertow.models.fitting import Callback, TrainingEvent
 from undertow.results.tagging.base import (
     Tagger,
     check_features,
@@ -24,25 +24,55 @@ from undertow.results.tagging.base import (
     token_batches,
 )
 from undertow.results.tagging.crf_file import check_model_bytes
-from undertow.results.tagging.representation import Features, Representation
+from undertow.results.tagging.representation import Features, FeatureSources, Representation
 from undertow.results.tagging.word_features import WordFeatures
 
 ALGORITHMS = {"lbfgs": "lbfgs", "perceptron": "ap"}  # our names and CRFsuite's
 
 
 class CRFTagger(Tagger):
-    """A lexicalised linear-chain CRF.
-
-    features: None for spelling alone, or fitted models or representations to read beside it. window: how many words to
-    each side count, also for the features of models unless a representation has a window of its own. l1, l2: weights
-    of the penalties on absolute and squared weights. n_iter: most iterations. lexical=False leaves the spelling out.
-    algorithm: "lbfgs" climbs the penalised likelihood; "perceptron" (averaged) needs 5 to 10 iterations, but knows no
-    penalties, is the worse for vectors, and its probabilities mean little. history_: minus CRFsuite's objective after
-    each iteration (the penalised log-likelihood; of the perceptron, minus the shares of wrong tags, summed over the
-    sentences). Ctrl-C ends the fit and leaves the tagger as it was.
+    """A linear-chain conditional random field over spelling features and the features of models.
 
     Needs python-crfsuite (the extra `crf`). Training holds every feature of every token in memory, 16 bytes each:
-    vectors of 400 numbers make that 6 kB a token.
+    vectors of 400 numbers make that 6 kB per token. Ctrl-C ends the fit and leaves the tagger as it was.
+
+    Parameters
+    ----------
+    features
+        Fitted models or representations to read beside the spelling, or None.
+    window
+        How many words to each side are read, also of the features of models unless a representation has a window of
+        its own.
+    l1, l2
+        Weights of the penalties on absolute and squared weights.
+    n_iter
+        Iterations at most.
+    lexical
+        False leaves the spelling out.
+    algorithm
+        "lbfgs" maximizes the penalized likelihood. "perceptron" (averaged) needs 5 to 10 iterations, but has no
+        penalties, does worse with vectors, and its probabilities mean little.
+    callbacks
+        Functions of a `TrainingEvent`, called after each iteration.
+
+    Attributes
+    ----------
+    labels_ : list of str
+        The tags, sorted.
+    history_ : list of float
+        Minus CRFsuite's objective after each iteration: the penalized log-likelihood, or minus the perceptron's shares
+        of wrong tags, summed over the sentences.
+    vocabulary_ : Vocabulary
+        The words of the labelled text with their counts.
+    scheme_, features_, tokenizer_, columns_
+        How the tags mark spans, what is read, and how files and running text are read.
+
+    Examples
+    --------
+    >>> from undertow import CRFTagger
+    >>> tagger = CRFTagger(n_iter=20).fit([["the", "cat"], ["a", "dog"]], [["DET", "NOUN"], ["DET", "NOUN"]])
+    >>> tagger.predict([["the", "dog"]])
+    [['DET', 'NOUN']]
     """
 
     kind = "crf-tagger"
@@ -59,7 +89,7 @@ class CRFTagger(Tagger):
 
     def __init__(
         self,
-        features: Any = None,
+        features: FeatureSources = None,
         *,
         window: int = 2,
         l1: float = 0.0,
@@ -67,7 +97,7 @@ class CRFTagger(Tagger):
         n_iter: int = 100,
         lexical: bool = True,
         algorithm: str = "lbfgs",
-        callbacks: Any = None,
+        callbacks: Sequence[Callback] | None = None,
     ) -> None:
         self.features = features
         self.window = window
@@ -111,11 +141,33 @@ class CRFTagger(Tagger):
         return self
 
     def predict(self, X: Any) -> list[list[str]]:
-        """A list of tags for every sentence: the most likely one as a whole."""
+        """Tag sentences.
+
+        Parameters
+        ----------
+        X
+            Sentences, as in `fit`.
+
+        Returns
+        -------
+        list of lists of str
+            The most probable tags of each sentence as a whole.
+        """
         return [tags for tags, _ in self._tagged(X, marginals=False)]
 
     def predict_proba(self, X: Any) -> list[npt.NDArray[np.float32]]:
-        """An array (n_tokens, n_labels) a sentence: the marginal probability of each of labels_."""
+        """Marginal probabilities of the tags.
+
+        Parameters
+        ----------
+        X
+            Sentences, as in `fit`.
+
+        Returns
+        -------
+        list of float32 arrays (n_tokens, n_labels)
+            One for each sentence; columns are those of `labels_`.
+        """
         return [p for _, p in self._tagged(X, marginals=True)]
 
     def _tagged(self, X: Any, marginals: bool) -> Iterator[tuple[list[str], npt.NDArray[np.float32]]]:
@@ -160,10 +212,10 @@ class CRFTagger(Tagger):
 
     @classmethod
     def _tensor_spec(cls, state: SavedState) -> dict[str, TensorSpec]:
-        return {"crfsuite": TensorSpec("uint8", (state.fitted["model_bytes"],))} | cls._kept_spec(state)
+        return {"crfsuite": TensorSpec("uint8", (state.fitted["model_bytes"],))} | cls._packed_spec(state)
 
     def _tensors(self) -> dict[str, npt.NDArray[Any]]:
-        return {"crfsuite": np.frombuffer(self._blob, dtype=np.uint8), **self._kept_tensors()}
+        return {"crfsuite": np.frombuffer(self._blob, dtype=np.uint8), **self._packed_tensors()}
 
     @classmethod
     def _check_values(cls, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
@@ -183,8 +235,8 @@ class CRFTagger(Tagger):
 def _crfsuite() -> Any:
     try:
         import pycrfsuite
-    except ImportError:
-        raise MissingExtraError("A CRFTagger needs python-crfsuite: pip install 'undertow[crf]'.") from None
+    except ImportError as e:
+        raise missing_extra("A CRFTagger needs python-crfsuite", "crf") from e
     return pycrfsuite
 
 

@@ -1,4 +1,4 @@
-"""A tagger that looks at one token's vector at a time: it shows what the vectors themselves know."""
+"""A tagger that reads one token's vector at a time: it shows what the vectors themselves know."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from undertow.models.constraints import (
     Whole,
     check_random_state,
 )
-from undertow.models.fitting import Iteration, run_iterations
+from undertow.models.fitting import Callback, Iteration, run_iterations
 from undertow.results.tagging import network
 from undertow.results.tagging.base import (
     Tagger,
@@ -32,7 +32,7 @@ from undertow.results.tagging.base import (
     token_batches,
 )
 from undertow.results.tagging.network import Network
-from undertow.results.tagging.representation import Representation
+from undertow.results.tagging.representation import FeatureSources, Representation
 
 Matrix = npt.NDArray[np.float32]
 
@@ -40,15 +40,58 @@ LARGEST_WEIGHT = 1e9  # products of two still lie far within float32
 
 
 class LocalTagger(Tagger):
-    """One hidden layer of `n_hidden` rectified units on each token's vector, trained by Adam.
+    """A network with one hidden layer on each token's vector, trained by Adam with early stopping.
 
-    features: a fitted model or representation that gives vectors, or a list whose vectors are put side by side; X then
-    holds token lists. None: X holds the vectors themselves, an array (n_tokens, d) a sentence, as `transform` gives
-    them, so that the tagger can be the last step of a Pipeline.
+    Ctrl-C keeps the best finished pass.
 
-    n_iter: most passes over the text. A share `held_out` of the sentences is kept aside; training stops when their
-    likelihood has not risen for `patience` passes, and the best pass is kept. alpha: weight of the penalty on squared
-    weights. history_: mean log-likelihood of a held-out token after each pass. Ctrl-C keeps the best finished pass.
+    Parameters
+    ----------
+    features
+        A fitted model or representation that gives vectors, or a list whose vectors are put side by side; X then holds
+        token lists. None: X holds the vectors themselves, an array (n_tokens, d) for each sentence, as `transform`
+        gives them, so that the tagger can be the last step of a Pipeline.
+    n_hidden
+        Number of rectified units.
+    n_iter
+        Passes over the text at most.
+    patience
+        Training stops when the likelihood of the held-out sentences has not risen for so many passes; the best pass is
+        kept.
+    held_out
+        Share of the sentences that is held out.
+    batch_size
+        Tokens in a gradient step.
+    learning_rate
+        Of Adam.
+    alpha
+        Weight of the penalty on squared weights.
+    random_state
+        Seed or generator.
+    callbacks
+        Functions of a `TrainingEvent`, called after each pass.
+
+    Attributes
+    ----------
+    labels_ : list of str
+        The tags, sorted.
+    network_ : Network
+        The weights.
+    scale_ : float
+        Factor on the vectors before the network.
+    history_ : list of float
+        Mean log-likelihood of a held-out token after each pass.
+    vocabulary_ : Vocabulary
+        The words of the labelled text with their counts; absent if X held vectors.
+    scheme_, features_, tokenizer_, columns_
+        How the tags mark spans, what is read, and how files and running text are read.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from undertow import LocalTagger
+    >>> X, y = [np.eye(2, dtype=np.float32)] * 20, [["A", "B"]] * 20
+    >>> LocalTagger(learning_rate=0.1, random_state=0).fit(X, y).predict(X[:1])
+    [['A', 'B']]
     """
 
     kind = "local-tagger"
@@ -67,7 +110,7 @@ class LocalTagger(Tagger):
 
     def __init__(
         self,
-        features: Any = None,
+        features: FeatureSources = None,
         *,
         n_hidden: int = 25,
         n_iter: int = 30,
@@ -76,8 +119,8 @@ class LocalTagger(Tagger):
         batch_size: int = 128,
         learning_rate: float = 2e-3,
         alpha: float = 1e-6,
-        random_state: Any = None,
-        callbacks: Any = None,
+        random_state: int | np.random.Generator | None = None,
+        callbacks: Sequence[Callback] | None = None,
     ) -> None:
         self.features = features
         self.n_hidden = n_hidden
@@ -147,7 +190,7 @@ class LocalTagger(Tagger):
         return out
 
     def _parts(self, rng: np.random.Generator, tags: list[list[str]]) -> list[list[int]]:
-        """Sentences to learn from and sentences to stop by; the same ones where there are too few to share."""
+        """Sentences to learn from and held-out ones; only the former if there are too few to split."""
         filled = [i for i, s in enumerate(tags) if s]
         order = [filled[i] for i in rng.permutation(len(filled)).tolist()]
         n_held = max(1, round(self.held_out * len(order))) if self.held_out > 0 else 0
@@ -178,11 +221,33 @@ class LocalTagger(Tagger):
             yield Iteration(value, net, held_out=value)
 
     def predict(self, X: Any) -> list[list[str]]:
-        """A list of tags for every sentence."""
+        """Tag sentences.
+
+        Parameters
+        ----------
+        X
+            Sentences, as in `fit`.
+
+        Returns
+        -------
+        list of lists of str
+            The most probable tag of each token.
+        """
         return [[self.labels_[i] for i in p.argmax(axis=1).tolist()] for p in self._log_probabilities(X)]
 
     def predict_proba(self, X: Any) -> list[Matrix]:
-        """An array (n_tokens, n_labels) a sentence: the probability of each of labels_."""
+        """Probabilities of the tags.
+
+        Parameters
+        ----------
+        X
+            Sentences, as in `fit`.
+
+        Returns
+        -------
+        list of float32 arrays (n_tokens, n_labels)
+            One for each sentence; columns are those of `labels_`.
+        """
         return [np.exp(p) for p in self._log_probabilities(X)]
 
     def _log_probabilities(self, X: Any) -> list[Matrix]:
@@ -207,10 +272,10 @@ class LocalTagger(Tagger):
         d, k = state.fitted["shape"]
         n = len(state.fitted["labels"])
         shapes = {"W1": (d, k), "b1": (k,), "W2": (k, n), "b2": (n,)}
-        return {name: TensorSpec("float32", shape) for name, shape in shapes.items()} | cls._kept_spec(state)
+        return {name: TensorSpec("float32", shape) for name, shape in shapes.items()} | cls._packed_spec(state)
 
     def _tensors(self) -> dict[str, npt.NDArray[Any]]:
-        return {**self.network_._asdict(), **self._kept_tensors()}
+        return {**self.network_._asdict(), **self._packed_tensors()}
 
     @classmethod
     def _check_values(cls, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:

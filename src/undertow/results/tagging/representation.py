@@ -1,16 +1,15 @@
-"""What a model knows about a token, as features a tagger can read.
+"""What a model knows about a token, as features that a tagger can read.
 
-A representation is any object with a `name` and `features(sentences)`: for every sentence a list, for every token a
-dict of feature name → number. Those below make one of any fitted undertow model; only these are saved with a tagger:
+A representation is any object with a `name` and a method `features(sentences)` that gives each token a dict of feature
+name → number. The classes below make one from a fitted undertow model; only these are saved with a tagger:
 
-    Vectors      `transform(sentences, view)`: a number a dimension
-    States       `decode(sentences)`: the most likely state, or one a layer
-    Posteriors   `posterior(sentences)`: the probabilities of the states that have any to speak of
+    Vectors      `transform(sentences, view)`: one number per dimension
+    States       `decode(sentences)`: the most likely state, or one per layer
+    Posteriors   `posterior(sentences)`: the probabilities of the states, where they are not negligible
     Paths        `path(word)`: prefixes of the bit string of the word's cluster, as people use Brown clusters
 
-Labelled text is spelled as its makers pleased, and a model knows the spelling of its own text. So tokens are looked
-up as the rule of the model's tokenizer would have written them: `3.5` as `NUM`, `-LRB-` as `(`, in lower case if it
-lowers.
+Labelled text and the text of a model are often spelled differently. So tokens are looked up as the model's tokenizer
+would have written them: `3.5` as `NUM`, `-LRB-` as `(`, in lower case if it lowers.
 """
 
 from __future__ import annotations
@@ -38,20 +37,57 @@ _PENN = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "
 
 @runtime_checkable
 class Representation(Protocol):
-    """Anything that gives tokens features; `window` may say how many neighbours' features a CRF reads as well."""
+    """Anything that gives tokens features; an attribute `window` may say how many neighbours' features a CRF reads too.
+
+    Attributes
+    ----------
+    name : str
+        Begins the names of its features in a CRF.
+    """
 
     name: str
 
-    def features(self, sentences: Sentences) -> Features: ...
+    def features(self, sentences: Sentences) -> Features:
+        """Features of the tokens.
+
+        Parameters
+        ----------
+        sentences
+            Token lists.
+
+        Returns
+        -------
+        list of lists of dicts
+            For each token its features by name; those that are 0 are left out.
+        """
+
+
+FeatureSources = Estimator | Representation | Sequence[Estimator | Representation] | None
 
 
 class ModelFeatures(abc.ABC):
     """What the adapters share: the model, its name in features, its window, and its spelling of tokens.
 
-    respell: None looks tokens up as the model's words rule would have written them, where the model knows that its text
-    was cut by this rule; True does so with undertow's usual rule where it does not know; False never.
-    pieces: what of a token that the rule would cut, such as `spike-timing`. False makes it an unknown word. True shows
-    the model all the pieces, as in its own text, and takes what it says of the last one that has a letter or digit.
+    Parameters
+    ----------
+    model
+        A fitted model.
+    name
+        Begins the names of its features in a CRF; None for the kind of the model and of the adapter.
+    window
+        How many neighbours' features to each side a CRF reads too; None for the tagger's own window.
+    respell
+        None looks tokens up as the tokenizer of the model's text would have written them, if that is known to be
+        undertow's; True does so even if it is not known; False never.
+    pieces
+        What to do with a token that the tokenizer would split, such as `spike-timing`. False makes it an unknown word.
+        True shows the model all the pieces, as in its own text, and takes the features of the last one that has a
+        letter or digit.
+
+    Raises
+    ------
+    InputError
+        If the model lacks the method that is read, or an argument is not allowed.
     """
 
     ability: str  # the method the model must have
@@ -86,17 +122,46 @@ class ModelFeatures(abc.ABC):
         self._spelled_for: object = None  # the vocabulary that the spellings are of
 
     @abc.abstractmethod
-    def features(self, sentences: Sentences) -> Features: ...
+    def features(self, sentences: Sentences) -> Features:
+        """Features of the tokens.
+
+        Parameters
+        ----------
+        sentences
+            Token lists.
+
+        Returns
+        -------
+        list of lists of dicts
+            For each token its features by name; those that are 0 are left out.
+        """
 
     def options(self) -> dict[str, Any]:
-        """The constructor's arguments beside the model, as JSON."""
+        """The constructor's arguments beside the model.
+
+        Returns
+        -------
+        dict
+            JSON values.
+        """
         return {"name": self.name, "window": self.window, "respell": self.respell, "pieces": self.pieces}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.model!r}, name={self.name!r})"
 
     def spelled(self, sentences: Sentences) -> list[list[str]]:
-        """Tokens as the model's own text would have them; with `pieces` there may be more than were given."""
+        """Tokens as the model's own text would have them.
+
+        Parameters
+        ----------
+        sentences
+            Token lists.
+
+        Returns
+        -------
+        list of lists of str
+            With `pieces` there may be more tokens than were given.
+        """
         return [[piece for pieces in tokens for piece in pieces] for tokens in self._cut(sentences)]
 
     def _cut(self, sentences: Sentences) -> list[list[list[str]]]:
@@ -169,10 +234,29 @@ def _word_rule(model: Any) -> Tokenizer | None:
 
 
 class Vectors(ModelFeatures):
-    """The model's vectors, times `scale`; `view` as its `transform` knows it, None for its usual one.
+    """The vectors of a model, from its `transform`.
 
-    A vector of 200 numbers is 200 features a token, and a window multiplies them. As the vectors of most models know
-    their context already, `window` is 0 unless told otherwise.
+    A vector of 200 numbers is 200 features of a token, and a window multiplies them. As the vectors of most models know
+    their context already, `window` is 0 unless given.
+
+    Parameters
+    ----------
+    model
+        A fitted model with the method `transform`.
+    view
+        A view of `transform`; None for its default.
+    scale
+        Factor on all numbers.
+    name, window, respell, pieces
+        As for all representations; see `ModelFeatures`.
+
+    Examples
+    --------
+    >>> from undertow import HMM
+    >>> from undertow.results.tagging import Vectors
+    >>> model = HMM(2, n_iter=1, random_state=0).fit([["a", "b", "a"], ["b", "a"]])
+    >>> Vectors(model).vectors([["a", "b"]])[0].shape
+    (2, 2)
     """
 
     ability, adapter = "transform", "vectors"
@@ -200,7 +284,18 @@ class Vectors(ModelFeatures):
         return {**super().options(), "view": self.view, "scale": self.scale}
 
     def vectors(self, sentences: Sentences) -> Arrays:
-        """An array (n_tokens, d) a sentence."""
+        """The numbers of the tokens as arrays.
+
+        Parameters
+        ----------
+        sentences
+            Token lists.
+
+        Returns
+        -------
+        list of float32 arrays (n_tokens, d)
+            One for each sentence.
+        """
         chosen = {} if self.view is None else {"view": self.view}
         arrays = self._ask(lambda X: self.model.transform(X, **chosen), sentences)  # type: ignore[attr-defined]
         if any(np.ndim(a) != 2 for a in arrays):
@@ -214,10 +309,25 @@ class Vectors(ModelFeatures):
 
 
 class States(ModelFeatures):
-    """The most likely state of each token, from `decode`; a model with several layers gives one a layer.
+    """The most likely state of each token, from `decode`; one per layer if the model has several.
 
-    method: how to decode, for models that know several ways. None is "posterior" for an HMM and "viterbi" for a
-    FactorialHMM, whatever the default of `decode`: a saved tagger must read the states that it was trained on.
+    Parameters
+    ----------
+    model
+        A fitted model with the method `decode`.
+    method
+        How to decode, for models that know several ways. None is "posterior" for an HMM and "viterbi" for a
+        FactorialHMM, whatever the default of `decode`: a saved tagger must read the states that it was trained on.
+    name, window, respell, pieces
+        As for all representations; see `ModelFeatures`.
+
+    Examples
+    --------
+    >>> from undertow import HMM
+    >>> from undertow.results.tagging import States
+    >>> model = HMM(2, n_iter=1, random_state=0).fit([["a", "b", "a"], ["b", "a"]])
+    >>> [len(token) for token in States(model).features([["a", "b"]])[0]]
+    [1, 1]
     """
 
     ability, adapter = "decode", "states"
@@ -257,7 +367,26 @@ def _layers(row: list[Any]) -> dict[str, float]:
 
 
 class Posteriors(ModelFeatures):
-    """The probability of each state at each token, from `posterior`; those below `least` are left out."""
+    """The probability of each state at each token, from `posterior`.
+
+    Parameters
+    ----------
+    model
+        A fitted model with the method `posterior`.
+    least
+        Smaller probabilities are left out.
+    name, window, respell, pieces
+        As for all representations; see `ModelFeatures`.
+
+    Examples
+    --------
+    >>> from undertow import HMM
+    >>> from undertow.results.tagging import Posteriors
+    >>> model = HMM(2, n_iter=1, random_state=0).fit([["a", "b", "a"], ["b", "a"]])
+    >>> [token] = Posteriors(model).features([["a"]])[0]
+    >>> 0.9 < sum(token.values()) < 1.1
+    True
+    """
 
     ability, adapter = "posterior", "posteriors"
 
@@ -280,6 +409,18 @@ class Posteriors(ModelFeatures):
         return {**super().options(), "least": self.least}
 
     def vectors(self, sentences: Sentences) -> Arrays:
+        """The numbers of the tokens as arrays.
+
+        Parameters
+        ----------
+        sentences
+            Token lists.
+
+        Returns
+        -------
+        list of float32 arrays (n_tokens, d)
+            One for each sentence.
+        """
         arrays = self._ask(self.model.posterior, sentences)  # type: ignore[attr-defined]
         return [_flat(np.asarray(a, dtype=np.float32)) for a in arrays]
 
@@ -295,7 +436,25 @@ class Posteriors(ModelFeatures):
 
 
 class Paths(ModelFeatures):
-    """Prefixes of the bit string of each word's cluster, from `path`; a word without a path has none of them."""
+    """Prefixes of the bit string of each word's cluster, from `path`; a word without a path has none of them.
+
+    Parameters
+    ----------
+    model
+        A model with the method `path`, such as WordClusters.
+    prefixes
+        Lengths of the prefixes.
+    name, window, respell, pieces
+        As for all representations; see `ModelFeatures`.
+
+    Examples
+    --------
+    >>> from undertow import WordClusters
+    >>> from undertow.results.tagging import Paths
+    >>> clusters = WordClusters(2).fit([["a", "b", "a"], ["b", "a"]])
+    >>> Paths(clusters, prefixes=[1]).features([["a"]])
+    [[{'1=0': 1.0}]]
+    """
 
     ability, adapter = "path", "paths"
 

@@ -1,4 +1,4 @@
-"""How right tags are: by token, by kind of word, and by span as conlleval counts."""
+"""Scores of predicted tags: by token, by kind of word, and by span as conlleval counts."""
 
 from __future__ import annotations
 
@@ -16,23 +16,42 @@ Tags = Sequence[Sequence[str]]
 
 
 class Accuracy(NamedTuple):
-    """Tokens with the right tag."""
+    """Accuracy on some tokens.
+
+    Attributes
+    ----------
+    right : int
+        Tokens with the right tag.
+    total : int
+        All of them.
+    """
 
     right: int
     total: int
 
     @property
     def accuracy(self) -> float | None:
-        """None where there is no such token."""
+        """Share of the tokens with the right tag; None if there is no token."""
         return self.right / self.total if self.total else None
 
     @property
     def error(self) -> float | None:
+        """Share of the tokens with a wrong tag; None if there is no token."""
         return 1 - self.right / self.total if self.total else None
 
 
 class SpanScore(NamedTuple):
-    """Spans found, spans there, and how many are the same: type, first and last token."""
+    """Counts of spans; two are the same if type, first and last token are.
+
+    Attributes
+    ----------
+    correct : int
+        Predicted spans that are gold spans.
+    predicted : int
+        Predicted spans.
+    gold : int
+        Spans of the labelled text.
+    """
 
     correct: int
     predicted: int
@@ -40,14 +59,17 @@ class SpanScore(NamedTuple):
 
     @property
     def precision(self) -> float:
+        """Share of the predicted spans that are right; 0 if there are none."""
         return self.correct / self.predicted if self.predicted else 0.0
 
     @property
     def recall(self) -> float:
+        """Share of the gold spans that were found; 0 if there are none."""
         return self.correct / self.gold if self.gold else 0.0
 
     @property
     def f1(self) -> float:
+        """Harmonic mean of precision and recall."""
         # 2pr/(p+r), without its division by zero
         return 2 * self.correct / (self.predicted + self.gold) if self.predicted + self.gold else 0.0
 
@@ -55,16 +77,26 @@ class SpanScore(NamedTuple):
 class Report(NamedTuple):
     """What `evaluate` of a tagger returns.
 
-    tokens: by group, "all" and, when the words of the training text are known, "oov" (not among them) and "rare" (at
-    most twice among them, the unseen included). spans: by type, and under ALL_TYPES together; None when tags mark no
-    spans.
+    Attributes
+    ----------
+    tokens : dict of Accuracy
+        Under "all" and, if the words of the training text are known, "oov" (not among them) and "rare" (at most twice
+        among them, the unseen included).
+    spans : dict of SpanScore or None
+        By type, and all types together under `ALL_TYPES`; None if the tags mark no spans.
     """
 
     tokens: dict[str, Accuracy]
     spans: dict[str, SpanScore] | None
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """The scores as plain values.
+
+        Returns
+        -------
+        dict
+            JSON values.
+        """
         out: dict[str, Any] = {
             "tokens": {k: {"accuracy": a.accuracy, "right": a.right, "total": a.total} for k, a in self.tokens.items()}
         }
@@ -105,7 +137,23 @@ def accuracy_by_group(
 
 
 def span_scores(gold: Tags, predicted: Tags) -> dict[str, SpanScore]:
-    """Scores of all spans together, under ALL_TYPES, and by type in alphabetic order."""
+    """Compare predicted spans with gold ones, as conlleval does.
+
+    Parameters
+    ----------
+    gold, predicted
+        Tags of the same sentences; any scheme.
+
+    Returns
+    -------
+    dict of SpanScore
+        All spans together under `ALL_TYPES`, then by type in alphabetic order.
+
+    Raises
+    ------
+    InputError
+        If the two sides differ in length, or a tag marks no span.
+    """
     check_same_lengths(gold, predicted)
     correct: Counter[str] = Counter()
     found: Counter[str] = Counter()

@@ -25,7 +25,17 @@ _CANONICAL = {"L": "E", "U": "S"}  # the letters of BILOU in those of BIOES
 
 
 class Span(NamedTuple):
-    """Tokens start..end-1 of a sentence."""
+    """A span of tokens of a sentence.
+
+    Attributes
+    ----------
+    type : str
+        Its type; "" for none.
+    start : int
+        Its first token.
+    end : int
+        The token after its last.
+    """
 
     type: str
     start: int
@@ -43,9 +53,18 @@ def split_tag(tag: str) -> tuple[str, str]:
 
 
 def scheme_of(tags: Iterable[Sequence[str]]) -> str | None:
-    """The scheme that sentences of tags are written in; None if they mark no spans at all.
+    """The scheme in which sentences of tags are written.
 
-    With B, I and O alone it is IOB2 as long as every span begins with B.
+    Parameters
+    ----------
+    tags
+        Tags of sentences.
+
+    Returns
+    -------
+    str or None
+        "iob1", "iob2", "bilou" or "bioes"; None if they mark no spans. With B, I and O alone it is IOB2 as long as
+        every span begins with B.
     """
     letters: set[str] = set()
     is_iob1 = False
@@ -68,7 +87,31 @@ def scheme_of(tags: Iterable[Sequence[str]]) -> str | None:
 
 
 def spans_of(tags: Sequence[str]) -> list[Span]:
-    """The spans of a sentence, in order; tags of any scheme, well-formed or not."""
+    """The spans of a sentence.
+
+    Parameters
+    ----------
+    tags
+        Its tags, of any scheme, well-formed or not.
+
+    Returns
+    -------
+    list of Span
+        In order.
+
+    Raises
+    ------
+    InputError
+        If a tag marks no span.
+
+    Examples
+    --------
+    >>> from undertow.results.tagging import convert, spans_of
+    >>> spans_of(["B-PER", "I-PER", "O"])
+    [Span(type='PER', start=0, end=2)]
+    >>> convert([["B-PER", "I-PER", "O"]], "bioes")
+    [['B-PER', 'E-PER', 'O']]
+    """
     out: list[Span] = []
     start = -1  # of the open span; -1: none is open
     open_type = ""
@@ -90,7 +133,27 @@ def spans_of(tags: Sequence[str]) -> list[Span]:
 
 
 def tags_of(spans: Iterable[Span], n_tokens: int, scheme: str = "iob2") -> list[str]:
-    """The tags of a sentence of `n_tokens` with these spans, which must lie within it and not overlap."""
+    """The tags of a sentence with the given spans.
+
+    Parameters
+    ----------
+    spans
+        Disjoint spans.
+    n_tokens
+        Length of the sentence.
+    scheme
+        "iob1", "iob2" (or "bio"), "bilou" or "bioes".
+
+    Returns
+    -------
+    list of str
+        A tag for each token.
+
+    Raises
+    ------
+    InputError
+        If spans overlap or lie outside the sentence, or there is no such scheme.
+    """
     scheme = check_scheme(scheme)
     tags = [OUTSIDE] * n_tokens
     before = Span("", -1, -1)
@@ -113,7 +176,25 @@ def _letters(n: int, scheme: str, touches: bool) -> str:
 
 
 def convert(tags: Iterable[Sequence[str]], scheme: str) -> list[list[str]]:
-    """Sentences of span tags of any scheme, in this one."""
+    """Write span tags in another scheme.
+
+    Parameters
+    ----------
+    tags
+        Tags of sentences, of any scheme.
+    scheme
+        "iob1", "iob2" (or "bio"), "bilou" or "bioes".
+
+    Returns
+    -------
+    list of lists of str
+        The same spans.
+
+    Raises
+    ------
+    InputError
+        If a tag marks no span, or there is no such scheme.
+    """
     scheme = check_scheme(scheme)
     return [tags_of(spans_of(sentence), len(sentence), scheme) for sentence in tags]
 
