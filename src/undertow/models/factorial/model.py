@@ -26,6 +26,7 @@ from undertow.models.base import (
     TensorSpec,
     as_corpus,
     encode_sentences,
+    extend_corpus,
 )
 from undertow.models.constraints import (
     CALLBACKS,
@@ -40,7 +41,7 @@ from undertow.models.constraints import (
     check_random_state,
 )
 from undertow.models.factorial.em import FactorialInference, InferenceSettings
-from undertow.models.factorial.init import INITS, cluster_start, random_start
+from undertow.models.factorial.init import INITS, cluster_start, random_start, with_new_words
 from undertow.models.factorial.learning import Learning, held_out, passes
 from undertow.models.factorial.queries import (
     WordWeight,
@@ -191,22 +192,57 @@ class FactorialHMM(Estimator):
                 stacklevel=3,
             )
 
-    def partial_fit(self, X: Text, y: Any = None, *, engine: Engine | None = None) -> Self:
-        """`n_iter` more passes, over this text, from the parameters at hand; words that are not known stay unknown."""
+    def partial_fit(
+        self,
+        X: Text,
+        y: Any = None,
+        *,
+        validation: Text | None = None,
+        new_words: int | None = 1,
+        engine: Engine | None = None,
+    ) -> Self:
+        """`n_iter` more passes, over this text, from the current parameters; a model not fitted yet is fitted.
+
+        With the text of the fit it goes on as if it had not stopped. With other text the model follows that text: of
+        the earlier one only the parameters it left are known, so that words this text lacks fall to their smoothing.
+        Give both texts where both should count.
+
+        Parameters
+        ----------
+        X
+            A corpus or token lists.
+        y
+            Ignored.
+        validation
+            Other text for early stopping, as in `fit`.
+        new_words
+            Words outside the vocabulary join it if X has them at least so often; None leaves them unknown.
+        engine
+            Where the E-steps run.
+
+        Returns
+        -------
+        FactorialHMM
+            The model itself; `history_` and `validation_history_` are continued.
+
+        Raises
+        ------
+        InputError
+            If `n_layers` or `n_states` are no longer those of the fit.
+        """
         if not self.__sklearn_is_fitted__():
-            return self.fit(X, engine=engine)
+            return self.fit(X, validation=validation, engine=engine)
         self._check_params()
         if self.params_.theta.shape[1:] != (self.n_layers, self.n_states):
             raise InputError(
                 f"This model was fitted with {self.params_.n_layers} layers of {self.params_.n_states} states: set "
                 "n_layers and n_states back, or call fit."
             )
-        corpus = X if isinstance(X, Corpus) else Corpus.from_sentences(X, vocabulary=self.vocabulary_)
-        if corpus.vocabulary.words != self.vocabulary_.words:
-            raise InputError("The corpus has another vocabulary than the model: build it with the model's vocabulary_.")
-        corpus = as_corpus(corpus)
-        text, other = split_text(corpus, self.validation, None)
-        result = self._em(text, other, self.params_, check_random_state(self.random_state), engine)
+        same = isinstance(X, Corpus) and X.vocabulary == self.vocabulary_
+        corpus = as_corpus(X) if same else extend_corpus(self.vocabulary_, X, new_words)
+        text, other = split_text(corpus, self.validation, validation)
+        start = with_new_words(self.params_, self.vocabulary_.counts, text.vocabulary.counts)
+        result = self._em(text, other, start, check_random_state(self.random_state), engine)
         history, scores = self.history_ + result.history, self.validation_history_ + result.validation_history
         self._finish(result.params, history, scores, corpus)
         return self

@@ -145,13 +145,17 @@ def em_iterations(
     *,
     validation: Sequence[Shard] = (),
     delay_first: bool = False,
+    earlier: Any = None,
 ) -> Iterator[Iteration[Params]]:
     """Passes over the text. The objective is the log-likelihood of a token under the parameters it was read with.
 
     With `delay_first` the first pass updates the parameters only at its end: without smoothing, words of chunks that
-    have not been read yet would get probability zero and keep it.
+    have not been read yet would get probability zero and keep it. `earlier` are statistics of other text, which stay
+    part of the total as they are.
     """
-    running: IncrementalStats[Any] = IncrementalStats(len(chunks))
+    running: IncrementalStats[Any] = IncrementalStats(len(chunks) + (earlier is not None))
+    if earlier is not None:
+        running.replace(len(chunks), earlier)
     for _ in range(n_iter):
         log_likelihood, n_tokens = 0.0, 0
         for c, shards in enumerate(chunks):
