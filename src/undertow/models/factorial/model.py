@@ -42,7 +42,7 @@ from undertow.models.constraints import (
 )
 from undertow.models.factorial.em import FactorialInference, InferenceSettings
 from undertow.models.factorial.init import INITS, cluster_start, random_start, with_new_words
-from undertow.models.factorial.learning import Learning, held_out, passes
+from undertow.models.factorial.learning import Learning, PassState, held_out, passes
 from undertow.models.factorial.queries import (
     WordWeight,
     batches,
@@ -52,7 +52,15 @@ from undertow.models.factorial.queries import (
     posterior,
     words_of_state,
 )
-from undertow.models.fitting import FitResult, Iteration, run_iterations, split_text
+from undertow.models.fitting import (
+    CheckpointSource,
+    FitResult,
+    Iteration,
+    OpenCheckpoint,
+    open_checkpoint,
+    run_iterations,
+    split_text,
+)
 from undertow.text.corpus import Corpus
 from undertow.text.tokenizer import checked_sentences
 
@@ -160,18 +168,49 @@ class FactorialHMM(Estimator):
 
     # --- fitting ----------------------------------------------------------------------------------------
 
-    def fit(self, X: Text, y: Any = None, *, validation: Text | None = None, engine: Engine | None = None) -> Self:
-        """Fit to a Corpus or an iterable of token lists; `engine` takes the E-steps elsewhere, with the same bits.
+    def fit(
+        self,
+        X: Text,
+        y: Any = None,
+        *,
+        validation: Text | None = None,
+        engine: Engine | None = None,
+        checkpoint: CheckpointSource = None,
+    ) -> Self:
+        """Fit by EM; Ctrl-C after the first pass keeps what is finished.
 
-        `validation` is other text to stop by: fitting ends with the pass after which it becomes less probable, and
-        keeps the best.
+        Parameters
+        ----------
+        X
+            A corpus or token lists.
+        y
+            Ignored.
+        validation
+            Other text for early stopping: fitting ends with the pass after which it becomes less probable, and the best
+            pass is kept.
+        engine
+            Where the E-steps run, with the same bits.
+        checkpoint
+            A directory for the state of an unfinished fit, from which the same call goes on.
+
+        Returns
+        -------
+        FactorialHMM
+            The model itself.
+
+        Raises
+        ------
+        InputError
+            If a parameter is invalid or the text has no token.
         """
         self._check_params()
         corpus = as_corpus(X)
         self._warn_of_cost(corpus.n_tokens, engine)
         text, other = split_text(corpus, self.validation, validation)
         rng = check_random_state(self.random_state)
-        result = self._em(text, other, self._start(text, rng, engine), rng, engine)
+        with open_checkpoint(checkpoint, self, (text, other), rng) as saved:
+            start = self._start(text, rng, engine) if saved.state is None else saved.state.params
+            result = self._em(text, other, start, rng, engine, saved)
         self._finish(result.params, result.history, result.validation_history, corpus)
         return self
 
@@ -262,15 +301,18 @@ class FactorialHMM(Estimator):
         start: FactorialParams,
         rng: np.random.Generator,
         engine: Engine | None,
+        checkpoint: OpenCheckpoint | None = None,
     ) -> FitResult[FactorialParams]:
         how = self._learning()
+        resume_from = None if checkpoint is None else checkpoint.state
         with nullcontext(engine) if engine is not None else open_engine("threads", self.n_jobs) as place:
             return run_iterations(
-                self._iterations(text, other, start, how, rng, place),
+                self._iterations(text, other, start, how, rng, place, resume_from),
                 n_iter=how.n_iter,
                 unit="pass",
                 callbacks=self.callbacks,
                 verbose=self.verbose,
+                checkpoint=checkpoint,
                 stacklevel=4,
             )
 
@@ -282,11 +324,12 @@ class FactorialHMM(Estimator):
         how: Learning,
         rng: np.random.Generator,
         engine: Engine,
+        resume_from: PassState | None,
     ) -> Iterator[Iteration[FactorialParams]]:
         """Passes of EM, each with the likelihood of the held-out text under what it learned."""
-        for done in passes(text, start, how, rng, engine):
+        for done in passes(text, start, how, rng, engine, resume_from):
             score = None if other is None else held_out(done.params, other, how.inference, engine)
-            yield Iteration(done.log_likelihood, done.params, score)
+            yield Iteration(done.log_likelihood, done.params, score, state=done.state)
 
     def _learning(self) -> Learning:
         return Learning(

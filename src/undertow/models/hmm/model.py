@@ -22,6 +22,7 @@ from undertow.models.base import (
     SavedState,
     TensorSpec,
     as_corpus,
+    check_engine,
     encode_sentences,
     extend_corpus,
 )
@@ -38,7 +39,15 @@ from undertow.models.constraints import (
     Whole,
     check_random_state,
 )
-from undertow.models.fitting import Callback, FitResult, run_iterations, split_text
+from undertow.models.fitting import (
+    Callback,
+    CheckpointSource,
+    FitResult,
+    OpenCheckpoint,
+    open_checkpoint,
+    run_iterations,
+    split_text,
+)
 from undertow.models.hmm import em as hmm_em
 from undertow.models.hmm import queries as hmm_queries
 from undertow.models.hmm import storage as hmm_storage
@@ -192,13 +201,42 @@ class HMM(Estimator):
 
     @one_blas_thread()
     def fit(
-        self, X: Sentences, y: Any = None, *, validation: Sentences | None = None, engine: Engine | None = None
+        self,
+        X: Sentences,
+        y: Any = None,
+        *,
+        validation: Sentences | None = None,
+        engine: Engine | None = None,
+        checkpoint: CheckpointSource = None,
     ) -> Self:
-        """Fit to a Corpus or an iterable of token lists.
+        """Fit by EM; Ctrl-C after the first pass keeps what is finished.
 
-        `validation` is other text to stop by: fitting ends with the pass after which it becomes less probable, and
-        keeps the best. `engine` takes the E-steps to processes or a cluster. With `warm_start`, EM goes on from the
-        parameters at hand, those of a loaded model too; all words of the text must have been seen by the first fit.
+        With `warm_start`, EM continues from the current parameters, also those of a loaded model; all words of the text
+        must have been seen by the first fit.
+
+        Parameters
+        ----------
+        X
+            A corpus or token lists.
+        y
+            Ignored.
+        validation
+            Other text for early stopping: fitting ends with the pass after which it becomes less probable, and the best
+            pass is kept.
+        engine
+            Where the E-steps run, such as a Dask cluster; not for a neural parameterization.
+        checkpoint
+            A directory for the state of an unfinished fit, from which the same call goes on.
+
+        Returns
+        -------
+        HMM
+            The model itself.
+
+        Raises
+        ------
+        InputError
+            If a parameter is invalid, no sentence has two tokens, or the text has probability zero.
         """
         self._check_params()
         rng = check_random_state(self.random_state)
@@ -208,11 +246,16 @@ class HMM(Estimator):
             corpus = Corpus.from_sentences(corpus.token_lists(), vocabulary=self.vocabulary_)
         text, other = split_text(corpus, self.validation, validation)
         if self.parameterization == "neural":
-            self._finish(_neural_fit()(self, text, other), corpus)
+            check_engine("A neural HMM", engine)
+            self._finish(_neural_fit()(self, text, other, checkpoint=checkpoint), corpus)
             self.seen_ = SeenText(text.n_tokens, text.n_sentences)
             return self
         chunks = hmm_em.split_chunks(text, min(self.n_chunks, text.n_sentences), self.carry)
-        result = self._run_em(self._start(text, chunks, rng, resuming), chunks, other, engine)
+        earlier_fit = (self.params_, self.history_) if resuming else None
+        with open_checkpoint(checkpoint, self, (text, other, earlier_fit), rng) as saved:
+            at: hmm_em.EMState | None = saved.state
+            start = self._start(text, chunks, rng, resuming) if at is None else EMStart(at.params, at.m_step)
+            result = self._run_em(start, chunks, other, engine, checkpoint=saved)
         self._finish(self._continued(result) if resuming else result, corpus)
         self.seen_ = SeenText.of(chunks)
         return self
@@ -291,6 +334,7 @@ class HMM(Estimator):
         other: Corpus | None,
         engine: Engine | None,
         earlier: AnyStats | None = None,
+        checkpoint: OpenCheckpoint | None = None,
     ) -> FitResult[Params]:
         held_out = (
             [shard for chunk in hmm_em.split_chunks(other, 1, self.carry) for shard in chunk]
@@ -306,6 +350,7 @@ class HMM(Estimator):
                 validation=held_out,
                 delay_first=self.smoothing == 0,
                 earlier=earlier,
+                resume_from=None if checkpoint is None else checkpoint.state,
             )
             return run_iterations(
                 iterations,
@@ -313,6 +358,7 @@ class HMM(Estimator):
                 unit="pass",
                 callbacks=self.callbacks,
                 verbose=self.verbose,
+                checkpoint=checkpoint,
                 stacklevel=5,  # run_iterations, _run_em, fit, the wrapper of one_blas_thread, the caller
             )
 

@@ -43,9 +43,9 @@ from undertow.models.constraints import (
     Whole,
     check_random_state,
 )
-from undertow.models.fitting import Callback, run_iterations
+from undertow.models.fitting import Callback, CheckpointSource, OpenCheckpoint, open_checkpoint, run_iterations
 from undertow.models.lds import queries, storage
-from undertow.models.lds.em import LikelihoodWarning, e_step, staged_iterations
+from undertow.models.lds.em import LikelihoodWarning, StagedState, e_step, staged_iterations
 from undertow.models.lds.init import check_lags, extended_start, identify, random_start
 from undertow.models.lds.params import LDSParams, steady_state
 from undertow.models.lds.queries import VIEWS, LDSTables, Recurrence, TokenStream
@@ -183,7 +183,12 @@ class LDS(Estimator):
     # --- fitting ----------------------------------------------------------------------------------------
 
     def fit(
-        self, X: Corpus | LagCounts | Iterable[Sequence[str]], y: Any = None, *, engine: Engine | None = None
+        self,
+        X: Corpus | LagCounts | Iterable[Sequence[str]],
+        y: Any = None,
+        *,
+        engine: Engine | None = None,
+        checkpoint: CheckpointSource = None,
     ) -> Self:
         """Fit the model; Ctrl-C after the first iteration keeps the best one so far.
 
@@ -195,6 +200,8 @@ class LDS(Estimator):
             Ignored.
         engine
             Where to count pairs, such as a Dask cluster.
+        checkpoint
+            A directory for the state of an unfinished fit, from which the same call goes on.
 
         Returns
         -------
@@ -209,14 +216,16 @@ class LDS(Estimator):
         self._check_params()
         counts = self._count(X, engine)
         rng = check_random_state(self.random_state)
-        with one_blas_thread():
+        with one_blas_thread(), open_checkpoint(checkpoint, self, counts, rng) as saved:
             moments = self._moments(counts)
-            start = (
-                identify(moments, self.n_components, rng, ssid_lags=self.ssid_lags)
-                if self.init == "ssid"
-                else random_start(moments, self.n_components, rng)
-            )
-            params, history = self._run_em(moments, start)
+            at: StagedState | None = saved.state
+            if at is not None:
+                start = at.em.params
+            elif self.init == "ssid":
+                start = identify(moments, self.n_components, rng, ssid_lags=self.ssid_lags)
+            else:
+                start = random_start(moments, self.n_components, rng)
+            params, history = self._run_em(moments, start, saved)
             self._set_fitted(moments, params, history, counts)
         return self
 
@@ -318,7 +327,9 @@ class LDS(Estimator):
     def _kappa(self, vocabulary: Vocabulary) -> float:
         return float(vocabulary.counts.sum()) / len(vocabulary) if self.kappa is None else self.kappa
 
-    def _run_em(self, moments: Moments, start: LDSParams) -> tuple[LDSParams, list[float]]:
+    def _run_em(
+        self, moments: Moments, start: LDSParams, checkpoint: OpenCheckpoint | None = None
+    ) -> tuple[LDSParams, list[float]]:
         """EM in both stages: the parameters and the likelihoods."""
         steps = staged_iterations(
             moments,
@@ -327,9 +338,17 @@ class LDS(Estimator):
             n_full=self.n_full,
             n_extra=round((self.basis - 1) * self.n_components),
             update_Q=self.update_Q,
+            resume_from=None if checkpoint is None else checkpoint.state,
         )
         planned = max(self.n_iter + self.n_full, 1)
-        result = run_iterations(steps, n_iter=planned, callbacks=self.callbacks, verbose=self.verbose, stacklevel=4)
+        result = run_iterations(
+            steps,
+            n_iter=planned,
+            callbacks=self.callbacks,
+            verbose=self.verbose,
+            checkpoint=checkpoint,
+            stacklevel=4,
+        )
         params = result.params.lifted()
         return params._replace(C=moments.project(params.C)), result.history
 
