@@ -60,7 +60,7 @@ def instead(model: Any, **values: Any) -> Iterator[None]:
 # --- parameters -----------------------------------------------------------------------------------------
 
 
-@breaks("constructor_only_stores", "nonsense_parameters")
+@breaks("constructor_only_stores", "nonsense_parameters", "parameters_are_constrained")
 class ValidatesInConstructor(DeletedInterpolation):
     def __init__(self, n_iter: Any = 10, *, smoothing: Any = 0.1, random_state: Any = None, callbacks: Any = None):
         if not isinstance(smoothing, float | int | np.floating):

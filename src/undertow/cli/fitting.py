@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,7 @@ from undertow.errors import InputError
 from undertow.progress import Progress, ProgressFn
 
 F = TypeVar("F", bound=Callable[..., Any])
+CHECKPOINTS = re.compile(r"[a-z-]+-[0-9a-f]{24}")  # names of checkpoints in the room of a model
 Options = dict[str, tuple[str, Any, str]]  # option -> parameter of the model, type, help
 
 
@@ -62,8 +64,10 @@ def fit_and_save(
 ) -> None:
     """Read, fit under a bar, save and show: `read` gives what to fit and may add to the facts, `report` the others.
 
-    Settings and the target are checked before anything is read.
+    Settings and the target are checked before anything is read. While the fit runs, its checkpoints lie in the target's
+    `.partial` directory, so that the same command goes on after a kill; they are removed with it at the end.
     """
+    from undertow.files import resumable_room
     from undertow.storage import check_target
 
     began = time.perf_counter()
@@ -77,8 +81,9 @@ def fit_and_save(
         model.set_params(
             callbacks=[lambda event: progress(Progress("fit", event.iteration, event.n_iter, unit, line(event)))]
         )
-        model.fit(data) if engine is None else model.fit(data, engine=engine)
-    model.save(out, overwrite=overwrite)
+        with resumable_room(Path(out), CHECKPOINTS, "fitting") as room:
+            model.fit(data, checkpoint=room) if engine is None else model.fit(data, engine=engine, checkpoint=room)
+            model.save(out, overwrite=overwrite)
     facts |= report(data)
     show(facts | {"seconds": round(time.perf_counter() - began, 1)}, given["as_json"])
 

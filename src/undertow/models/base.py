@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from undertow.errors import InputError, NotFittedError, missing_extra, short
-from undertow.models.constraints import Constraint
+from undertow.models.constraints import Constraint, Whole
 from undertow.text.corpus import Corpus
 from undertow.text.tokenizer import check_rule, checked_sentences
 from undertow.text.vocabulary import Vocabulary
@@ -217,6 +217,40 @@ def as_corpus(X: Any) -> Corpus:
     if corpus.n_tokens == 0:
         raise InputError("The corpus has no tokens: a model needs some text to learn from.")
     return corpus
+
+
+def check_engine(who: str, engine: object) -> None:
+    """Refuse an engine where nothing of a fit can run elsewhere, rather than ignore it."""
+    if engine is not None:
+        raise InputError(f"{who} is fitted on this machine alone: leave out engine; n_jobs sets its threads.")
+
+
+def extend_corpus(vocabulary: Vocabulary, X: Any, new_words: int | None) -> Corpus:
+    """Text as a corpus over the words of `vocabulary` and, behind them, its own new words, by falling count.
+
+    Parameters
+    ----------
+    vocabulary
+        Words whose ids stay what they are.
+    X
+        A corpus or token lists.
+    new_words
+        Least count in X of a word that joins; None lets none join. The others are read as unknown words.
+    """
+    if new_words is not None:
+        Whole(1).check("partial_fit", "new_words", new_words)
+    corpus = as_corpus(X if isinstance(X, Corpus) else Corpus.from_sentences(X, boundary=vocabulary.boundary))
+    own = corpus.vocabulary
+    join = [
+        word
+        for word, count in zip(own.words[own.n_special :], own.counts[own.n_special :].tolist(), strict=True)
+        if new_words is not None and count >= new_words and word not in vocabulary
+    ]
+    words, counts = [*vocabulary.words, *join], [*vocabulary.counts.tolist(), *[0] * len(join)]
+    extended = Vocabulary(words, counts, boundary=vocabulary.boundary is not None, n_classes=vocabulary.n_classes)
+    ids = np.concatenate(encode_sentences(extended, corpus))
+    here = extended.with_counts(np.bincount(ids, minlength=len(extended)))
+    return Corpus(ids, np.asarray(corpus.offsets), here, manifest=corpus.manifest)
 
 
 def encode_sentences(vocabulary: Vocabulary, X: Any) -> list[npt.NDArray[np.uint32]]:

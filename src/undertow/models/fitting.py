@@ -11,13 +11,14 @@ import logging
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from undertow.errors import InputError
 from undertow.models.base import encode_sentences
+from undertow.models.checkpoint import Checkpoint, CheckpointSource, OpenCheckpoint, open_checkpoint
 from undertow.models.constraints import check_callbacks
 from undertow.text.corpus import Corpus
 
@@ -55,6 +56,17 @@ class Iteration(NamedTuple, Generic[Params]):
     params: Params
     held_out: float | None = None  # objective on held-out text; higher is better
     remark: str = ""  # what the log says beside the objective
+    state: Callable[[], Any] | None = None  # all that the next iterations need, for a checkpoint; None: cannot go on
+
+
+class LoopState(NamedTuple):
+    """Where `run_iterations` is, for a checkpoint."""
+
+    history: list[float]
+    scores: list[float]
+    best: Any
+    n_worse: int  # iterations since the best one
+    seconds: float
 
 
 class FitResult(NamedTuple, Generic[Params]):
@@ -71,9 +83,10 @@ def run_iterations(
     *,
     n_iter: int,
     unit: str = "iteration",
-    callbacks: Any = None,
+    callbacks: Sequence[Callback] | None = None,
     verbose: bool | int = False,
     patience: int | None = 1,
+    checkpoint: OpenCheckpoint | None = None,
     stacklevel: int = 3,
 ) -> FitResult[Params]:
     """Consume the iterations of a fit and keep the best parameters, or the last ones if no text is held out.
@@ -92,8 +105,16 @@ def run_iterations(
         Log each iteration to the logger "undertow", and show that log on standard error.
     patience
         Stop after so many iterations in a row whose held-out objective is no better than the best before; None goes on.
+    checkpoint
+        Where the state is written after an iteration, before its callbacks. If it holds one, the loop goes on after
+        it, and `iterations` must be those that follow.
     stacklevel
         Of the warning after Ctrl-C, so that it names the line that called `fit`.
+
+    Returns
+    -------
+    FitResult
+        The parameters and histories, those of the iterations before the checkpoint included.
 
     Raises
     ------
@@ -101,14 +122,17 @@ def run_iterations(
         If Ctrl-C comes before the first iteration is finished; later it ends the fit with an `InterruptedFitWarning`.
     """
     functions = check_callbacks(callbacks)
-    began = time.perf_counter()
-    history: list[float] = []
-    scores: list[float] = []
-    best: Params | None = None
-    n_worse, interrupted = 0, False
+    loop = LoopState([], [], None, 0, 0.0)
+    if checkpoint is not None and checkpoint.loop is not None:
+        loop = checkpoint.loop
+    history, scores, best, n_worse, seconds = loop
+    began = time.perf_counter() - seconds
+    interrupted = False
     with shown_log(verbose), contextlib.closing(_as_generator(iterations)) as source:
+        if history:
+            LOGGER.info("continuing after %s from a checkpoint", _count(len(history), unit))
         try:
-            for now in source:
+            for now in source if patience is None or n_worse < patience else ():
                 n_worse = n_worse + 1 if now.held_out is not None and scores and now.held_out <= max(scores) else 0
                 if n_worse == 0:
                     best = now.params
@@ -117,6 +141,8 @@ def run_iterations(
                 history.append(float(now.objective))
                 event = TrainingEvent(len(history), n_iter, history[-1], time.perf_counter() - began, now.held_out)
                 LOGGER.info("%s", log_line(event, unit, now.remark))
+                if checkpoint is not None:
+                    checkpoint.write_if_due(LoopState(history, scores, best, n_worse, event.seconds), now.state)
                 for function in functions:
                     function(event)
                 if patience is not None and n_worse >= patience:
@@ -125,9 +151,11 @@ def run_iterations(
             if not history:
                 raise
             interrupted = True
+            if checkpoint is not None:
+                checkpoint.interrupted = True
             _warn_interrupted(len(history), unit, stacklevel + 1)
     assert history, "a fit has at least one iteration"
-    return FitResult(best, history, scores, interrupted)  # type: ignore[arg-type]  # set by the first iteration
+    return FitResult(best, history, scores, interrupted)
 
 
 def run_last_step(
@@ -230,10 +258,14 @@ def part_of(corpus: Corpus, sentences: list[Any]) -> Corpus:
 __all__ = [
     "LOGGER",
     "Callback",
+    "Checkpoint",
+    "CheckpointSource",
     "FitResult",
     "InterruptedFitWarning",
     "Iteration",
+    "OpenCheckpoint",
     "TrainingEvent",
+    "open_checkpoint",
     "part_of",
     "run_iterations",
     "run_last_step",

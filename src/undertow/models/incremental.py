@@ -28,6 +28,14 @@ class IncrementalStats(Generic[Stats]):
         self._batches: list[Stats | None] = [None] * n_batches
         self._total: Stats | None = None
 
+    def state(self) -> Any:
+        """All of it, for a checkpoint."""
+        return self._batches, self._total
+
+    def restore(self, state: Any) -> None:
+        """Take over what `state` returned."""
+        self._batches, self._total = state
+
     @property
     def complete(self) -> bool:
         """Whether every batch has been read at least once."""

@@ -11,6 +11,7 @@ The result is ordinary tables: queries, saving and loading are those of any othe
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,14 @@ from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, PairSpa
 from undertow.kernels.chain.inference import ChainParams
 from undertow.kernels.chain.operators import Dense, LowRank
 from undertow.models.constraints import check_random_state
-from undertow.models.fitting import FitResult, Iteration, run_iterations
+from undertow.models.fitting import (
+    CheckpointSource,
+    FitResult,
+    Iteration,
+    OpenCheckpoint,
+    open_checkpoint,
+    run_iterations,
+)
 from undertow.models.hmm.em import perplexity_remark, unseen_mass
 from undertow.models.hmm.init import choose_blocks, choose_init
 from undertow.models.hmm.initial_counts import InitialCounts, initial_counts
@@ -216,13 +224,48 @@ def mean_log_probability(params: Params, text: list[Batch]) -> float:
     return total / max(sum(len(b.ids) for b in text), 1)
 
 
+class TrainingState(NamedTuple):
+    """What training needs to go on after an epoch, as arrays and numbers."""
+
+    n_done: int
+    best: float
+    weights: dict[str, NDArray[Any]]
+    moments: dict[int, dict[str, NDArray[Any]]]  # of AdamW, by the number of the parameter
+    rates: list[float]
+    rng: dict[str, Any]
+
+    @classmethod
+    def of(cls, n_done: int, best: float, network: Network, optimizer: Any, rng: np.random.Generator) -> TrainingState:
+        weights = {name: x.detach().numpy() for name, x in network.weights.items()}
+        moments = {
+            i: {name: x.numpy() for name, x in values.items()} for i, values in optimizer.state_dict()["state"].items()
+        }
+        rates = [float(group["lr"]) for group in optimizer.param_groups]
+        return cls(n_done, float(best), weights, moments, rates, dict(rng.bit_generator.state))
+
+    def restore(self, network: Network, optimizer: Any, rng: np.random.Generator) -> None:
+        """Put the state back into what it was taken from."""
+        with torch.no_grad():
+            for name, x in self.weights.items():
+                network.weights[name].copy_(torch.from_numpy(x))
+        known = optimizer.state_dict()
+        known["state"] = {i: {k: torch.from_numpy(x) for k, x in m.items()} for i, m in self.moments.items()}
+        optimizer.load_state_dict(known)
+        for group, rate in zip(optimizer.param_groups, self.rates, strict=True):
+            group["lr"] = rate
+        rng.bit_generator.state = self.rng
+
+
 def epochs(
     network: Network, text: list[Batch], other: list[Batch], options: Options, n_iter: int, unseen: float,
-    optimizer: Any, rng: np.random.Generator,
+    optimizer: Any, rng: np.random.Generator, resume_from: TrainingState | None = None,
 ) -> Iterator[Iteration[Params]]:  # fmt: skip
     """Passes over the batches in random order; the learning rate is cut after an epoch without improvement."""
-    best = -np.inf
-    for _ in range(n_iter):
+    best, n_done = -np.inf, 0
+    if resume_from is not None:
+        n_done, best = resume_from.n_done, resume_from.best
+        resume_from.restore(network, optimizer, rng)
+    for number in range(n_done, n_iter):
         total, n_tokens = 0.0, 0
         for i in rng.permutation(len(text)).tolist():
             optimizer.zero_grad()
@@ -239,11 +282,17 @@ def epochs(
                 group["lr"] *= options.cut
         best = max(best, score)
         mean = total / n_tokens
-        yield Iteration(mean, params, held_out, perplexity_remark(mean, held_out))
+        state = partial(TrainingState.of, number + 1, best, network, optimizer, rng)
+        yield Iteration(mean, params, held_out, perplexity_remark(mean, held_out), state)
 
 
 def fit_neural(
-    hmm: Any, corpus: Corpus, validation: Corpus | None = None, *, options: Options | None = None
+    hmm: Any,
+    corpus: Corpus,
+    validation: Corpus | None = None,
+    *,
+    options: Options | None = None,
+    checkpoint: CheckpointSource = None,
 ) -> FitResult[Params]:
     """Fit a neural HMM with the constructor parameters of `hmm` (states, blocks, rank, init, n_iter, seed).
 
@@ -255,13 +304,27 @@ def fit_neural(
     torch.set_num_threads(count_workers(hmm.n_jobs))
     try:
         with one_blas_thread():
-            return _fit(hmm, corpus, validation, Options() if options is None else options)
+            return _fit(hmm, corpus, validation, Options() if options is None else options, checkpoint)
     finally:
         torch.set_num_threads(threads)
 
 
-def _fit(hmm: Any, corpus: Corpus, validation: Corpus | None, options: Options) -> FitResult[Params]:
+def _fit(
+    hmm: Any, corpus: Corpus, validation: Corpus | None, options: Options, checkpoint: CheckpointSource
+) -> FitResult[Params]:
     rng = check_random_state(hmm.random_state)
+    with open_checkpoint(checkpoint, hmm, (corpus, validation, options), rng, repeat_start=True) as saved:
+        return _train(hmm, corpus, validation, options, rng, saved)
+
+
+def _train(
+    hmm: Any,
+    corpus: Corpus,
+    validation: Corpus | None,
+    options: Options,
+    rng: np.random.Generator,
+    checkpoint: OpenCheckpoint,
+) -> FitResult[Params]:
     words = corpus.vocabulary.counts
     network, start = _initial_network(hmm, corpus, options, rng)
     optimizer = torch.optim.AdamW(
@@ -271,7 +334,7 @@ def _fit(hmm: Any, corpus: Corpus, validation: Corpus | None, options: Options) 
     text = batches(corpus, options.batch_tokens, hmm.carry)
     other = [] if validation is None else batches(validation, options.batch_tokens, hmm.carry)
     unseen = unseen_mass(words, hmm.smoothing)
-    iterations = epochs(network, text, other, options, hmm.n_iter, unseen, optimizer, rng)
+    iterations = epochs(network, text, other, options, hmm.n_iter, unseen, optimizer, rng, checkpoint.state)
     return run_iterations(
         iterations,
         n_iter=hmm.n_iter,
@@ -279,7 +342,8 @@ def _fit(hmm: Any, corpus: Corpus, validation: Corpus | None, options: Options) 
         callbacks=hmm.callbacks,
         verbose=hmm.verbose,
         patience=None,  # the rate is cut when the held-out text stops improving; the best epoch is kept
-        stacklevel=6,  # run_iterations, _fit, fit_neural, HMM.fit, the wrapper of one_blas_thread, the caller
+        checkpoint=checkpoint,
+        stacklevel=7,  # run_iterations, _train, _fit, fit_neural, HMM.fit, the wrapper of one_blas_thread, the caller
     )
 
 

@@ -14,12 +14,14 @@ import itertools
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from undertow.engine import Engine
 from undertow.errors import InputError
 from undertow.files import finished_file
 from undertow.kernels.words.brown import bit_paths, merge_classes
@@ -41,7 +43,7 @@ from undertow.models.constraints import (
     Whole,
     check_random_state,
 )
-from undertow.models.fitting import Callback, Iteration, run_iterations
+from undertow.models.fitting import Callback, CheckpointSource, Iteration, open_checkpoint, run_iterations
 from undertow.text.corpus import Corpus
 from undertow.text.lag_counts import LagCounts
 from undertow.text.vocabulary import UNKNOWN, Vocabulary, check_word
@@ -129,20 +131,24 @@ class WordClusters(Estimator):
 
     # --- fitting ----------------------------------------------------------------------------------------
 
-    def fit(self, X: Text, y: Any = None) -> Self:
+    def fit(self, X: Text, y: Any = None, *, engine: Engine | None = None, checkpoint: CheckpointSource = None) -> Self:
         """Cluster the words of a text.
 
         Parameters
         ----------
         X
-            A Corpus, an iterable of token lists, or LagCounts, whose first lag is used.
+            A corpus, token lists, or pair counts, whose first lag is used.
         y
             Ignored.
+        engine
+            Where to count pairs.
+        checkpoint
+            A directory for the state of an unfinished fit, from which the same call goes on.
 
         Returns
         -------
         WordClusters
-            The clusters themselves.
+            The fitted object itself.
 
         Raises
         ------
@@ -152,7 +158,7 @@ class WordClusters(Estimator):
         self._check_params()
         rng = check_random_state(self.random_state)
         if not isinstance(X, LagCounts):
-            X = LagCounts.from_corpus(as_corpus(X), lags=1, n_jobs=self.n_jobs)
+            X = LagCounts.from_corpus(as_corpus(X), lags=1, n_jobs=self.n_jobs, engine=engine)
         vocabulary, pairs = X.vocabulary, X.matrix(1)
         seen = np.flatnonzero(vocabulary.counts)
         if self.n_clusters > len(seen):
@@ -167,13 +173,23 @@ class WordClusters(Estimator):
         if start is not None and fixed is not None and len(fixed):
             start = 1 + rng.permutation(len(seen)) % (self.n_clusters - 1)
             start[fixed] = 0
-        passes = exchange_passes(
-            pairs, unigram, self.n_clusters, start=start, fixed=fixed, n_passes=self.n_iter, min_moved=self.min_moved
-        )
-        iterations = _pass_iterations(passes, unigram)
-        result = run_iterations(iterations, n_iter=self.n_iter, unit="pass", callbacks=self.callbacks)
-        classes = result.params
-        merges, _ = merge_classes(class_counts(pairs, classes, self.n_clusters))
+        data = (vocabulary.fingerprint(), unigram, pairs.indptr, pairs.indices, pairs.data)
+        with open_checkpoint(checkpoint, self, data, rng) as at:
+            n_passes = self.n_iter
+            if at.state is not None:
+                # the counts of the classes follow from the classes, so that they are all the state there is
+                n_done, moves, start = at.state
+                enough = max(1.0, self.min_moved * (len(seen) - (0 if fixed is None else len(fixed))))
+                n_passes = self.n_iter - n_done if moves >= enough else 0
+            passes = exchange_passes(
+                pairs, unigram, self.n_clusters, start=start, fixed=fixed, n_passes=n_passes, min_moved=self.min_moved
+            )
+            iterations = _pass_iterations(passes, unigram, self.n_iter - n_passes)
+            result = run_iterations(
+                iterations, n_iter=self.n_iter, unit="pass", callbacks=self.callbacks, checkpoint=at
+            )
+            classes = result.params
+            merges, _ = merge_classes(class_counts(pairs, classes, self.n_clusters))
         sizes = np.bincount(classes, weights=unigram, minlength=self.n_clusters)
         clusters = np.full(len(vocabulary), -1, dtype=np.int32)
         clusters[seen] = classes
@@ -391,14 +407,15 @@ class WordClusters(Estimator):
 
 
 def _pass_iterations(
-    passes: Iterator[Pass], unigram: npt.NDArray[np.int64]
+    passes: Iterator[Pass], unigram: npt.NDArray[np.int64], n_done: int
 ) -> Iterator[Iteration[npt.NDArray[np.int32]]]:
     """The passes of the exchange algorithm after its start; the objective is the mean log-probability of a token."""
     n_tokens = float(unigram.sum())
     constant = float((unigram * np.log(unigram)).sum())  # the term that the objective of the passes leaves out
     next(passes)
-    for now in passes:
-        yield Iteration((now.objective + constant) / n_tokens, now.classes, remark=f"{now.moves} words moved")
+    for number, now in enumerate(passes, n_done + 1):
+        value, state = (now.objective + constant) / n_tokens, partial(tuple, (number, now.moves, now.classes))
+        yield Iteration(value, now.classes, remark=f"{now.moves} words moved", state=state)
 
 
 def _read_rows(path: Path) -> list[tuple[str, str, int]]:

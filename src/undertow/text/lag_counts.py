@@ -154,6 +154,19 @@ class LagCounts:
             blocks[k - 1].append(rows)
         return LagCounts(vocabulary, blocks, edges, across=self.across, tokenizer=_one_rule([self, other]))
 
+    def with_words(self, vocabulary: Vocabulary) -> LagCounts:
+        """The same counts over a vocabulary that has more words behind these, which this text does not have."""
+        n, more = len(self.vocabulary), len(vocabulary) - len(self.vocabulary)
+        if vocabulary.words[:n] != self.vocabulary.words:
+            raise InputError("The larger vocabulary must begin with the words of the counts, in their order.")
+        blocks = [self._lag(k) for k in range(1, self.lags + 1)]
+        if more:
+            blocks = [[*rows[:-1], _with_empty_rows(rows[-1], more)] for rows in blocks]
+        counts = np.concatenate([self.vocabulary.counts, np.zeros(more, dtype=np.int64)])
+        edges = [*self._edges[:-1], len(vocabulary)]
+        words = vocabulary.with_counts(counts)
+        return LagCounts(words, blocks, edges, across=self.across, tokenizer=self.tokenizer)
+
     def __radd__(self, other: object) -> LagCounts:
         """So that `sum(list_of_counts)` works."""
         return self if other == 0 else NotImplemented
@@ -324,6 +337,10 @@ def _slice_rows(counts: LagCounts, k: int, start: int, stop: int) -> Rows:
         indices.append(np.asarray(rows.indices[p[0] : p[-1]]))
         data.append(np.asarray(rows.data[p[0] : p[-1]]))
     return Rows(np.concatenate(indptr), np.concatenate(indices), np.concatenate(data))
+
+
+def _with_empty_rows(rows: Rows, n: int) -> Rows:
+    return rows._replace(indptr=np.concatenate([rows.indptr, np.repeat(rows.indptr[-1:], n)]))
 
 
 def _one_rule(parts: Sequence[LagCounts]) -> dict[str, Any] | None:

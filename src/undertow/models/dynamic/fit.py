@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,7 +46,15 @@ from undertow.models.dynamic.links import forecast_activity
 from undertow.models.dynamic.path import PathProblem, infer_path
 from undertow.models.dynamic.state import EntityIndex, FittedMap
 from undertow.models.dynamic.tables import BURSTINESS, append_steps, damp, make_table, make_tables, most_frequent_part
-from undertow.models.fitting import LOGGER, Callback, Iteration, run_iterations, run_last_step, shown_log
+from undertow.models.fitting import (
+    LOGGER,
+    Callback,
+    Iteration,
+    OpenCheckpoint,
+    run_iterations,
+    run_last_step,
+    shown_log,
+)
 from undertow.text.events import Events
 
 MAX_FULL = 1200  # coordinates (entities times dim) up to which "auto" keeps the full covariance
@@ -79,6 +88,14 @@ class Estimate(NamedTuple):
     covariance: str  # form of the path's covariances
 
 
+class Finished(NamedTuple):
+    """The last finished iteration, from which the next ones follow."""
+
+    stage: int
+    n_done: int  # iterations of this stage
+    estimate: Estimate
+
+
 def fit_map(
     events: Events,
     options: FitOptions,
@@ -86,6 +103,7 @@ def fit_map(
     *,
     callbacks: Sequence[Callback] | None = None,
     verbose: bool = False,
+    checkpoint: OpenCheckpoint | None = None,
 ) -> tuple[FittedMap, list[float]]:
     """Fit a map to events; returns it with the log evidence after each iteration."""
     look = options.look
@@ -107,10 +125,11 @@ def fit_map(
             first = (INITIAL_DRIFT * problem.initial_variance, INITIAL_DRIFT * problem.initial_variance)
         stages = plan_stages(problem, covariance, options.n_iter if learned else 1, learned)
         result = run_iterations(
-            iterate(problem, first, settings, stages, learned),
+            iterate(problem, first, settings, stages, learned, None if checkpoint is None else checkpoint.state),
             n_iter=sum(n for _, n in stages),
             callbacks=callbacks,
             verbose=verbose,
+            checkpoint=checkpoint,
             stacklevel=5,  # run_iterations, fit_map, fit, its BLAS decorator, the caller
         )
         estimate = result.params
@@ -227,15 +246,25 @@ def iterate(
     settings: Settings,
     stages: list[tuple[str, int]],
     learned: bool,
+    resume_from: Finished | None = None,
 ) -> Iterator[Iteration[Estimate]]:
-    """The finished iterations of all stages."""
+    """The finished iterations of all stages, or those after the last one of an earlier run."""
     mode: F64 | None = None
-    for covariance, n_iter in stages:
-        for estimate in learn_drift(problem, drift, settings._replace(covariance=covariance), n_iter, mode, learned):
+    for stage, (covariance, n_iter) in enumerate(stages):
+        done = None
+        if resume_from is not None:
+            drift, mode = resume_from.estimate.drift, resume_from.estimate.mode
+            if stage < resume_from.stage:
+                continue
+            done = resume_from if stage == resume_from.stage else None
+        form = settings._replace(covariance=covariance)
+        for number, estimate in learn_drift(problem, drift, form, n_iter, mode, learned, done):
             drift, mode, evidence = estimate.drift, estimate.mode, estimate.path.log_evidence
             if not np.isfinite(evidence):
                 raise _not_finite()
-            yield Iteration(float(evidence), estimate, remark=f"drift {drift[0]:.3g} {drift[1]:.3g}")
+            remark, state = f"drift {drift[0]:.3g} {drift[1]:.3g}", partial(Finished, stage, number, estimate)
+            yield Iteration(float(evidence), estimate, remark=remark, state=state)
+        resume_from = None
     if mode is None:
         raise _not_finite()
 
@@ -247,16 +276,21 @@ def learn_drift(
     n_iter: int,
     mode: F64 | None,
     learned: bool,
-) -> Iterator[Estimate]:
+    resume_from: Finished | None = None,
+) -> Iterator[tuple[int, Estimate]]:
     """Alternate path inference and drift updates while the evidence rises; an iteration that lowers it is dropped."""
     best = -np.inf
-    for k in range(n_iter):
+    for k in range(0 if resume_from is None else resume_from.n_done - 1, n_iter):
         noise = make_noise(drift, problem.initial_variance, problem.n_rows, len(problem.anchor))
-        path, mode = infer_path(problem, noise, settings, mode)
-        if not path.log_evidence > best:
-            return
-        best = path.log_evidence
-        yield Estimate(drift, path, mode, settings.covariance)
+        if resume_from is None:
+            path, mode = infer_path(problem, noise, settings, mode)
+            if not path.log_evidence > best:
+                return
+            best = path.log_evidence
+            yield k + 1, Estimate(drift, path, mode, settings.covariance)
+        else:  # this iteration is finished; only its update of the drift is not
+            path, resume_from = resume_from.estimate.path, None
+            best = path.log_evidence
         if not learned or k == n_iter - 1 or len(problem.tables) == 1:
             return
         old, drift = drift, _updated_drift(problem, drift, path, noise, settings)

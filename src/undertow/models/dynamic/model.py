@@ -14,11 +14,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from undertow.engine import count_workers
+from undertow.engine import Engine, count_workers
 from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError, short
 from undertow.kernels.types import F32, F64
-from undertow.models.base import Estimator, SavedState, TensorSpec
+from undertow.models.base import Estimator, SavedState, TensorSpec, check_engine
 from undertow.models.constraints import (
     CALLBACKS,
     N_JOBS,
@@ -39,7 +39,7 @@ from undertow.models.dynamic.links import Link
 from undertow.models.dynamic.map_data import MapData, empirical_shares, make_map_data
 from undertow.models.dynamic.queries import Mover, Movers, Neighbor, Timeline
 from undertow.models.dynamic.state import FittedMap
-from undertow.models.fitting import Callback
+from undertow.models.fitting import Callback, CheckpointSource, open_checkpoint
 from undertow.text.event_times import Time
 from undertow.text.events import Events
 
@@ -203,7 +203,15 @@ class DynamicEmbedding(Estimator):
     # --- fitting ----------------------------------------------------------------------------------------
 
     @one_blas_thread()
-    def fit(self, X: EventSource, y: object = None, *, times: Sequence[Any] | None = None) -> Self:
+    def fit(
+        self,
+        X: EventSource,
+        y: object = None,
+        *,
+        times: Sequence[Any] | None = None,
+        engine: Engine | None = None,
+        checkpoint: CheckpointSource = None,
+    ) -> Self:
         """Fit the map to events.
 
         Parameters
@@ -214,6 +222,10 @@ class DynamicEmbedding(Estimator):
             Ignored.
         times
             The order of the steps, where numbers, dates or text do not give it; it may name steps without events.
+        engine
+            Refused: a map is fitted on this machine, by `n_jobs` threads.
+        checkpoint
+            A directory for the state of an unfinished fit, from which the same call goes on.
 
         Returns
         -------
@@ -226,14 +238,18 @@ class DynamicEmbedding(Estimator):
             If a parameter or an event is invalid, or the evidence is not finite.
         """
         self._check_params()
+        check_engine("DynamicEmbedding", engine)
         rng = check_random_state(self.random_state)
         events = Events.build(X, times=times)
-        fitted, history = fit_map(events, self._options(), rng, callbacks=self.callbacks, verbose=self.verbose)
-        self._set_fitted(fitted, history)
+        with open_checkpoint(checkpoint, self, events, rng, repeat_start=True) as saved:
+            fitted, history = fit_map(
+                events, self._options(), rng, callbacks=self.callbacks, verbose=self.verbose, checkpoint=saved
+            )
+            self._set_fitted(fitted, history)
         return self
 
     @one_blas_thread()
-    def partial_fit(self, X: EventSource, y: object = None) -> Self:
+    def partial_fit(self, X: EventSource, y: object = None, *, engine: Engine | None = None) -> Self:
         """Continue the filter over the events of later steps; earlier steps are not refitted.
 
         New names join the map with the prior of the first fit. A model that is not fitted yet is fitted.
@@ -244,6 +260,8 @@ class DynamicEmbedding(Estimator):
             Events of steps after the last one, in any form that `fit` takes.
         y
             Ignored.
+        engine
+            Refused, as in `fit`.
 
         Returns
         -------
@@ -255,6 +273,7 @@ class DynamicEmbedding(Estimator):
         InputError
             If a step is not after the last one of the map.
         """
+        check_engine("DynamicEmbedding", engine)
         if not self.__sklearn_is_fitted__():
             return self.fit(X)
         self._check_params()

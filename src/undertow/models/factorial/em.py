@@ -12,9 +12,9 @@ log-likelihood.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,17 +56,41 @@ class Pass(NamedTuple):
 
     log_likelihood: float  # or the bound; of a token, under the parameters it was read with
     params: FactorialParams
+    state: Callable[[], PassState]
+
+
+class PassState(NamedTuple):
+    """What the passes need to go on after a finished one."""
+
+    n_done: int
+    params: FactorialParams
+    batches: list[Batch]
+    kept: dict[str, Any] | None  # the fields of IncrementalStats
 
 
 def passes(
-    corpus: Corpus, params: FactorialParams, how: EMSettings, rng: np.random.Generator, engine: Engine | None
+    corpus: Corpus,
+    params: FactorialParams,
+    how: EMSettings,
+    rng: np.random.Generator,
+    engine: Engine | None,
+    resume_from: PassState | None = None,
 ) -> Iterator[Pass]:
-    shards = corpus.shards(SHARD_TOKENS)
-    if corpus.n_tokens > how.batch_size:
-        rng.shuffle(shards)  # neighbours in a text are alike; a batch should not be
-    batches = cut_batches(shards, corpus, max(how.batch_size, _least_batch(params, corpus.n_tokens)))
+    """Passes of EM over the text, from `params` or from the state after a pass of an earlier run."""
+    if resume_from is None:
+        shards = corpus.shards(SHARD_TOKENS)
+        if corpus.n_tokens > how.batch_size:
+            rng.shuffle(shards)  # neighbours in a text are alike; a batch should not be
+        batches = cut_batches(shards, corpus, max(how.batch_size, _least_batch(params, corpus.n_tokens)))
+    else:
+        batches = resume_from.batches
     kept = IncrementalStats(params, corpus, len(batches)) if len(batches) > 1 else None
-    for _ in range(how.n_iter):
+    n_done = 0
+    if resume_from is not None:
+        n_done, params = resume_from.n_done, resume_from.params
+        if kept is not None and resume_from.kept is not None:
+            vars(kept).update(resume_from.kept)
+    for number in range(n_done, how.n_iter):
         total = 0.0
         for b, batch in enumerate(batches):
             inference = FactorialInference(params, how.inference)
@@ -75,7 +99,8 @@ def passes(
             if kept is not None:
                 stats = kept.replace(b, stats)
             params = m_step(stats, params, smoothing=how.smoothing, n_passes=how.m_passes)
-        yield Pass(total / corpus.n_tokens, params)
+        state = partial(PassState, number + 1, params, batches, None if kept is None else vars(kept))
+        yield Pass(total / corpus.n_tokens, params, state)
 
 
 def held_out(params: FactorialParams, other: Corpus, inference: InferenceSettings, engine: Engine | None) -> float:

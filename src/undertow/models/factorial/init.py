@@ -42,6 +42,26 @@ def random_start(corpus: Corpus, n_layers: int, n_states: int, rng: np.random.Ge
     return FactorialParams(initial, rng.dirichlet(np.full(n_states, 5.0), (n_layers, n_states)), bounded(theta))
 
 
+def with_new_words(
+    params: FactorialParams, old_counts: NDArray[np.int64], counts: NDArray[np.int64]
+) -> FactorialParams:
+    """The parameters with rows for words that joined the vocabulary at its end, which no state prefers yet.
+
+    A row that is the mean of the known words' rows, weighted by their frequencies μ, makes log p(word | states) the
+    mean of those of the known words in every joint state, Σ_y μ_y log p(y | states); the constant added to it puts that
+    near the word's frequency in the text, as Σ_y μ_y log μ_y is what a known word has on average.
+    """
+    n = len(counts) - len(params.theta)
+    if n == 0:
+        return params
+    mu = old_counts / old_counts.sum()
+    mean = np.tensordot(mu, params.theta, axes=1)  # (M, K)
+    average = float((mu[mu > 0] * np.log(mu[mu > 0])).sum())
+    own = np.log(np.maximum(counts[-n:], 0.1) / counts.sum())
+    new = mean + (own - average)[:, None, None] / params.theta.shape[1]
+    return params._replace(theta=bounded(np.concatenate([params.theta, new])))
+
+
 def cluster_start(
     corpus: Corpus, n_layers: int, n_states: int, rng: np.random.Generator, how: EMSettings, init: str = "clusters",
     engine: Engine | None = None, n_threads: int = 1,

@@ -26,6 +26,7 @@ from undertow.models.base import (
     TensorSpec,
     as_corpus,
     encode_sentences,
+    extend_corpus,
 )
 from undertow.models.constraints import (
     CALLBACKS,
@@ -39,8 +40,8 @@ from undertow.models.constraints import (
     Whole,
     check_random_state,
 )
-from undertow.models.factorial.em import EMSettings, held_out, passes
-from undertow.models.factorial.init import INITS, cluster_start, random_start
+from undertow.models.factorial.em import EMSettings, PassState, held_out, passes
+from undertow.models.factorial.init import INITS, cluster_start, random_start, with_new_words
 from undertow.models.factorial.params import FactorialInference, InferenceSettings
 from undertow.models.factorial.queries import (
     WordWeight,
@@ -51,7 +52,16 @@ from undertow.models.factorial.queries import (
     posterior,
     words_of_state,
 )
-from undertow.models.fitting import Callback, FitResult, Iteration, run_iterations, split_text
+from undertow.models.fitting import (
+    Callback,
+    CheckpointSource,
+    FitResult,
+    Iteration,
+    OpenCheckpoint,
+    open_checkpoint,
+    run_iterations,
+    split_text,
+)
 from undertow.text.corpus import Corpus
 from undertow.text.tokenizer import checked_sentences
 
@@ -201,20 +211,30 @@ class FactorialHMM(Estimator):
 
     # --- fitting ----------------------------------------------------------------------------------------
 
-    def fit(self, X: Text, y: Any = None, *, validation: Text | None = None, engine: Engine | None = None) -> Self:
-        """Fit to a text.
+    def fit(
+        self,
+        X: Text,
+        y: Any = None,
+        *,
+        validation: Text | None = None,
+        engine: Engine | None = None,
+        checkpoint: CheckpointSource = None,
+    ) -> Self:
+        """Fit by EM; Ctrl-C after the first pass keeps what is finished.
 
         Parameters
         ----------
         X
-            A Corpus or an iterable of token lists.
+            A corpus or token lists.
         y
             Ignored.
         validation
-            Other text for early stopping: fitting ends with the pass after which it becomes less probable, and keeps
-            the best.
+            Other text for early stopping: fitting ends with the pass after which it becomes less probable, and the best
+            pass is kept.
         engine
-            Where the E-steps run; the result has the same bits everywhere.
+            Where the E-steps run, with the same bits.
+        checkpoint
+            A directory for the state of an unfinished fit, from which the same call goes on.
 
         Returns
         -------
@@ -224,14 +244,16 @@ class FactorialHMM(Estimator):
         Raises
         ------
         InputError
-            If a parameter is not allowed, or there is no text.
+            If a parameter is invalid or the text has no token.
         """
         self._check_params()
         corpus = as_corpus(X)
         self._warn_of_cost(corpus.n_tokens, engine)
         text, other = split_text(corpus, self.validation, validation)
         rng = check_random_state(self.random_state)
-        result = self._em(text, other, self._start(text, rng, engine), rng, engine)
+        with open_checkpoint(checkpoint, self, (text, other), rng) as saved:
+            start = self._start(text, rng, engine) if saved.state is None else saved.state.params
+            result = self._em(text, other, start, rng, engine, saved)
         self._finish(result.params, result.history, result.validation_history, corpus)
         return self
 
@@ -252,22 +274,57 @@ class FactorialHMM(Estimator):
                 stacklevel=3,
             )
 
-    def partial_fit(self, X: Text, y: Any = None, *, engine: Engine | None = None) -> Self:
-        """`n_iter` more passes, over this text, from the parameters at hand; words that are not known stay unknown."""
+    def partial_fit(
+        self,
+        X: Text,
+        y: Any = None,
+        *,
+        validation: Text | None = None,
+        new_words: int | None = 1,
+        engine: Engine | None = None,
+    ) -> Self:
+        """`n_iter` more passes, over this text, from the current parameters; a model not fitted yet is fitted.
+
+        With the text of the fit it goes on as if it had not stopped. With other text the model follows that text: of
+        the earlier one only the parameters it left are known, so that words this text lacks fall to their smoothing.
+        Give both texts where both should count.
+
+        Parameters
+        ----------
+        X
+            A corpus or token lists.
+        y
+            Ignored.
+        validation
+            Other text for early stopping, as in `fit`.
+        new_words
+            Words outside the vocabulary join it if X has them at least so often; None leaves them unknown.
+        engine
+            Where the E-steps run.
+
+        Returns
+        -------
+        FactorialHMM
+            The model itself; `history_` and `validation_history_` are continued.
+
+        Raises
+        ------
+        InputError
+            If `n_layers` or `n_states` are no longer those of the fit.
+        """
         if not self.__sklearn_is_fitted__():
-            return self.fit(X, engine=engine)
+            return self.fit(X, validation=validation, engine=engine)
         self._check_params()
         if self.params_.theta.shape[1:] != (self.n_layers, self.n_states):
             raise InputError(
                 f"This model was fitted with {self.params_.n_layers} layers of {self.params_.n_states} states: set "
                 "n_layers and n_states back, or call fit."
             )
-        corpus = X if isinstance(X, Corpus) else Corpus.from_sentences(X, vocabulary=self.vocabulary_)
-        if corpus.vocabulary.words != self.vocabulary_.words:
-            raise InputError("The corpus has another vocabulary than the model: build it with the model's vocabulary_.")
-        corpus = as_corpus(corpus)
-        text, other = split_text(corpus, self.validation, None)
-        result = self._em(text, other, self.params_, check_random_state(self.random_state), engine)
+        same = isinstance(X, Corpus) and X.vocabulary == self.vocabulary_
+        corpus = as_corpus(X) if same else extend_corpus(self.vocabulary_, X, new_words)
+        text, other = split_text(corpus, self.validation, validation)
+        start = with_new_words(self.params_, self.vocabulary_.counts, text.vocabulary.counts)
+        result = self._em(text, other, start, check_random_state(self.random_state), engine)
         history, scores = self.history_ + result.history, self.validation_history_ + result.validation_history
         self._finish(result.params, history, scores, corpus)
         return self
@@ -287,15 +344,18 @@ class FactorialHMM(Estimator):
         start: FactorialParams,
         rng: np.random.Generator,
         engine: Engine | None,
+        checkpoint: OpenCheckpoint | None = None,
     ) -> FitResult[FactorialParams]:
         how = self._em_settings()
+        resume_from = None if checkpoint is None else checkpoint.state
         with nullcontext(engine) if engine is not None else open_engine("threads", self.n_jobs) as place:
             return run_iterations(
-                self._iterations(text, other, start, how, rng, place),
+                self._iterations(text, other, start, how, rng, place, resume_from),
                 n_iter=how.n_iter,
                 unit="pass",
                 callbacks=self.callbacks,
                 verbose=self.verbose,
+                checkpoint=checkpoint,
                 stacklevel=4,
             )
 
@@ -307,11 +367,12 @@ class FactorialHMM(Estimator):
         how: EMSettings,
         rng: np.random.Generator,
         engine: Engine,
+        resume_from: PassState | None,
     ) -> Iterator[Iteration[FactorialParams]]:
         """Passes of EM, each with the likelihood of the held-out text under what it learned."""
-        for done in passes(text, start, how, rng, engine):
+        for done in passes(text, start, how, rng, engine, resume_from):
             score = None if other is None else held_out(done.params, other, how.inference, engine)
-            yield Iteration(done.log_likelihood, done.params, score)
+            yield Iteration(done.log_likelihood, done.params, score, state=done.state)
 
     def _em_settings(self) -> EMSettings:
         return EMSettings(

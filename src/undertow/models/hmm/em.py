@@ -137,6 +137,19 @@ def unseen_mass(word_counts: NDArray[Any], smoothing: float) -> float:
 # --- iterations -----------------------------------------------------------------------------------------
 
 
+class EMState(NamedTuple):
+    """What EM needs to go on after a finished pass."""
+
+    n_done: int
+    params: Params
+    m_step: Any
+    running: Any
+
+    @classmethod
+    def of(cls, n_done: int, params: Params, m_step: Any, running: IncrementalStats[Any]) -> EMState:
+        return cls(n_done, params, m_step, running.state())
+
+
 def em_iterations(
     params: Params,
     m_step: Callable[[Any], Params],
@@ -146,14 +159,23 @@ def em_iterations(
     *,
     validation: Sequence[Shard] = (),
     delay_first: bool = False,
+    earlier: Any = None,
+    resume_from: EMState | None = None,
 ) -> Iterator[Iteration[Params]]:
     """Passes over the text. The objective is the log-likelihood of a token under the parameters it was read with.
 
     With `delay_first` the first pass updates the parameters only at its end: without smoothing, words of chunks that
-    have not been read yet would get probability zero and keep it.
+    have not been read yet would get probability zero and keep it. `earlier` are statistics of other text, which stay
+    part of the total as they are. `resume_from` is the state of an earlier run, whose iterations are not repeated.
     """
-    running: IncrementalStats[Any] = IncrementalStats(len(chunks))
-    for _ in range(n_iter):
+    running: IncrementalStats[Any] = IncrementalStats(len(chunks) + (earlier is not None))
+    if earlier is not None:
+        running.replace(len(chunks), earlier)
+    n_done = 0
+    if resume_from is not None:
+        n_done, params = resume_from.n_done, resume_from.params
+        running.restore(resume_from.running)
+    for number in range(n_done, n_iter):
         log_likelihood, n_tokens = 0.0, 0
         for c, shards in enumerate(chunks):
             stats = map_reduce(partial(_statistics, params), shards, _add, engine=engine)
@@ -168,7 +190,8 @@ def em_iterations(
             )
         mean = log_likelihood / n_tokens
         score = mean_log_probability(params, validation, engine) if validation else None
-        yield Iteration(mean, params, score, perplexity_remark(mean, score))
+        remark = perplexity_remark(mean, score)
+        yield Iteration(mean, params, score, remark, partial(EMState.of, number + 1, params, m_step, running))
 
 
 def perplexity_remark(log_likelihood: float, held_out: float | None) -> str:
@@ -203,6 +226,7 @@ def _add_pairs(a: tuple[float, int], b: tuple[float, int]) -> tuple[float, int]:
 
 __all__ = [
     "BlockMStep",
+    "EMState",
     "PlainMStep",
     "Shard",
     "em_iterations",

@@ -22,7 +22,9 @@ from undertow.models.base import (
     SavedState,
     TensorSpec,
     as_corpus,
+    check_engine,
     encode_sentences,
+    extend_corpus,
 )
 from undertow.models.constraints import (
     CALLBACKS,
@@ -37,13 +39,22 @@ from undertow.models.constraints import (
     Whole,
     check_random_state,
 )
-from undertow.models.fitting import Callback, FitResult, run_iterations, split_text
+from undertow.models.fitting import (
+    Callback,
+    CheckpointSource,
+    FitResult,
+    OpenCheckpoint,
+    open_checkpoint,
+    run_iterations,
+    split_text,
+)
 from undertow.models.hmm import em as hmm_em
 from undertow.models.hmm import queries as hmm_queries
 from undertow.models.hmm import storage as hmm_storage
 from undertow.models.hmm.init import EMStart, choose_blocks, initial_params, resume
 from undertow.models.hmm.initial_counts import INITS
-from undertow.models.hmm.params import Emission, Params
+from undertow.models.hmm.params import AnyStats, Emission, Params
+from undertow.models.hmm.partial import SeenText, continuation
 from undertow.text.corpus import Corpus
 from undertow.text.lag_counts import LagCounts
 
@@ -104,6 +115,8 @@ class HMM(Estimator):
         The words.
     tokenizer_ : dict or None
         The rule by which the text was split into tokens, if known.
+    seen_ : SeenText or None
+        Number of tokens and of sequences that it was fitted to; None if not known.
 
     Examples
     --------
@@ -114,6 +127,7 @@ class HMM(Estimator):
     """
 
     kind = "hmm"
+    seen_: SeenText | None
     constraints: ClassVar[Mapping[str, Constraint]] = {
         "n_states": Whole(1),
         "n_blocks": Whole(1) | None,
@@ -187,13 +201,42 @@ class HMM(Estimator):
 
     @one_blas_thread()
     def fit(
-        self, X: Sentences, y: Any = None, *, validation: Sentences | None = None, engine: Engine | None = None
+        self,
+        X: Sentences,
+        y: Any = None,
+        *,
+        validation: Sentences | None = None,
+        engine: Engine | None = None,
+        checkpoint: CheckpointSource = None,
     ) -> Self:
-        """Fit to a Corpus or an iterable of token lists.
+        """Fit by EM; Ctrl-C after the first pass keeps what is finished.
 
-        `validation` is other text to stop by: fitting ends with the pass after which it becomes less probable, and
-        keeps the best. `engine` takes the E-steps to processes or a cluster. With `warm_start`, EM goes on from the
-        parameters at hand, those of a loaded model too; all words of the text must have been seen by the first fit.
+        With `warm_start`, EM continues from the current parameters, also those of a loaded model; all words of the text
+        must have been seen by the first fit.
+
+        Parameters
+        ----------
+        X
+            A corpus or token lists.
+        y
+            Ignored.
+        validation
+            Other text for early stopping: fitting ends with the pass after which it becomes less probable, and the best
+            pass is kept.
+        engine
+            Where the E-steps run, such as a Dask cluster; not for a neural parameterization.
+        checkpoint
+            A directory for the state of an unfinished fit, from which the same call goes on.
+
+        Returns
+        -------
+        HMM
+            The model itself.
+
+        Raises
+        ------
+        InputError
+            If a parameter is invalid, no sentence has two tokens, or the text has probability zero.
         """
         self._check_params()
         rng = check_random_state(self.random_state)
@@ -203,34 +246,128 @@ class HMM(Estimator):
             corpus = Corpus.from_sentences(corpus.token_lists(), vocabulary=self.vocabulary_)
         text, other = split_text(corpus, self.validation, validation)
         if self.parameterization == "neural":
-            self._finish(_neural_fit()(self, text, other), corpus)
+            check_engine("A neural HMM", engine)
+            self._finish(_neural_fit()(self, text, other, checkpoint=checkpoint), corpus)
+            self.seen_ = SeenText(text.n_tokens, text.n_sentences)
             return self
         chunks = hmm_em.split_chunks(text, min(self.n_chunks, text.n_sentences), self.carry)
+        earlier_fit = (self.params_, self.history_) if resuming else None
+        with open_checkpoint(checkpoint, self, (text, other, earlier_fit), rng) as saved:
+            at: hmm_em.EMState | None = saved.state
+            start = self._start(text, chunks, rng, resuming) if at is None else EMStart(at.params, at.m_step)
+            result = self._run_em(start, chunks, other, engine, checkpoint=saved)
+        self._finish(self._continued(result) if resuming else result, corpus)
+        self.seen_ = SeenText.of(chunks)
+        return self
+
+    @one_blas_thread()
+    def partial_fit(
+        self,
+        X: Sentences,
+        y: Any = None,
+        *,
+        validation: Sentences | None = None,
+        new_words: int | None = 1,
+        engine: Engine | None = None,
+    ) -> Self:
+        """Continue EM with more text; a model that is not fitted yet is fitted, a loaded one goes on like any other.
+
+        The text read before is not kept: its expected counts under the current parameters stand for it, so that it
+        and the new text weigh as their numbers of tokens (docs/hmm.md). `n_iter` passes read the new text.
+
+        Parameters
+        ----------
+        X
+            A corpus or token lists.
+        y
+            Ignored.
+        validation
+            Other text for early stopping, as in `fit`.
+        new_words
+            Words outside the vocabulary join it if X has them at least so often; None leaves them unknown.
+        engine
+            Where the E-steps run.
+
+        Returns
+        -------
+        HMM
+            The model itself; `history_` and `validation_history_` are continued.
+
+        Raises
+        ------
+        InputError
+            For a neural parameterization, or a model saved before undertow noted how much text it had read.
+        """
+        if not self.__sklearn_is_fitted__():
+            return self.fit(X, validation=validation, engine=engine)
+        self._check_params()
+        if self.parameterization == "neural":
+            raise InputError(
+                "HMM: partial_fit continues EM over tables, and parameterization='neural' is trained by gradients: "
+                "call fit with all of the text, or set parameterization='table'."
+            )
+        if self.seen_ is None:
+            raise InputError(
+                "HMM: this model was saved without the size of the text it was fitted to, by which partial_fit weighs "
+                "it: call fit with all of the text."
+            )
+        corpus = extend_corpus(self.vocabulary_, X, new_words)
+        text, other = split_text(corpus, self.validation, validation)
+        chunks = hmm_em.split_chunks(text, min(self.n_chunks, text.n_sentences), self.carry)
+        V, words = len(corpus.vocabulary), corpus.vocabulary
+        old_counts = np.concatenate([self.vocabulary_.counts, np.zeros(V - len(self.vocabulary_), dtype=np.int64)])
+        start = continuation(
+            self.params_, self.seen_, chunks, old_counts, text.vocabulary.counts, words.fallback(), self.smoothing
+        )
+        result = self._run_em(EMStart(start.params, start.m_step), chunks, other, engine, start.earlier)
+        seen = self.seen_ + SeenText.of(chunks)
+        corpus.vocabulary = words.with_counts(old_counts + words.counts)
+        corpus.manifest = {**corpus.manifest, "tokenizer": self.tokenizer_}  # the rule stays that of the first text
+        self._finish(self._continued(result), corpus)
+        self.seen_ = seen
+        return self
+
+    def _run_em(
+        self,
+        start: EMStart,
+        chunks: list[list[hmm_em.Shard]],
+        other: Corpus | None,
+        engine: Engine | None,
+        earlier: AnyStats | None = None,
+        checkpoint: OpenCheckpoint | None = None,
+    ) -> FitResult[Params]:
         held_out = (
             [shard for chunk in hmm_em.split_chunks(other, 1, self.carry) for shard in chunk]
             if other is not None
             else []
         )
-        start = self._start(text, chunks, rng, resuming)
         with engine or self._engine() as workers:
             iterations = hmm_em.em_iterations(
-                *start, chunks, self.n_iter, workers, validation=held_out, delay_first=self.smoothing == 0
+                *start,
+                chunks,
+                self.n_iter,
+                workers,
+                validation=held_out,
+                delay_first=self.smoothing == 0,
+                earlier=earlier,
+                resume_from=None if checkpoint is None else checkpoint.state,
             )
-            result = run_iterations(
+            return run_iterations(
                 iterations,
                 n_iter=self.n_iter,
                 unit="pass",
                 callbacks=self.callbacks,
                 verbose=self.verbose,
-                stacklevel=4,  # run_iterations, fit, the wrapper of one_blas_thread, the caller
+                checkpoint=checkpoint,
+                stacklevel=5,  # run_iterations, _run_em, fit, the wrapper of one_blas_thread, the caller
             )
-        if resuming:
-            result = result._replace(
-                history=self.history_ + result.history,
-                validation_history=self.validation_history_ + result.validation_history,
-            )
-        self._finish(result, corpus)
-        return self
+
+    def _continued(self, result: FitResult[Params]) -> FitResult[Params]:
+        """The result with the history of the fits before it."""
+        return result._replace(
+            history=self.history_ + result.history,
+            validation_history=self.validation_history_ + result.validation_history,
+        )
 
     def _start(self, text: Corpus, chunks: Any, rng: np.random.Generator, resuming: bool) -> EMStart:
         word_counts = text.vocabulary.counts
@@ -596,18 +733,24 @@ class HMM(Estimator):
             "sizes": hmm_storage.sizes(self.params_),
             "tokenizer": self.tokenizer_,
             "validation_history": self.validation_history_,
+            **({} if self.seen_ is None else {"seen": list(self.seen_)}),
         }
 
     @classmethod
     def _check_values(cls, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
         super()._check_values(tensors, state)
         hmm_storage.restored(tensors, state.fitted["sizes"]).check()
+        seen = state.fitted.get("seen", [1, 1])
+        if not (len(seen) == 2 and all(type(n) is int for n in seen) and 1 <= seen[1] <= seen[0]):
+            raise InputError("the size of the text it was fitted to is none.")
 
     def _restore(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
         self.params_ = hmm_storage.restored(tensors, state.fitted["sizes"])
         self._derived = hmm_queries.Derived(self.params_)
         self.tokenizer_ = state.fitted["tokenizer"]
         self.validation_history_ = [float(x) for x in state.fitted["validation_history"]]
+        seen = state.fitted.get("seen")  # absent from models that were saved before it was noted
+        self.seen_ = None if seen is None else SeenText(*seen)
 
 
 def _neural_fit() -> Any:

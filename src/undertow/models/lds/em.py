@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -209,6 +210,24 @@ def m_step(
     return LDSParams(A, C, Q, M, params.mu)
 
 
+class EMState(NamedTuple):
+    """What EM needs to go on after an iteration."""
+
+    number: int
+    params: LDSParams
+    best: LDSParams
+    best_value: float
+    stats: Statistics | None
+
+
+class StagedState(NamedTuple):
+    """What `staged_iterations` need to go on: those of a stage, and the basis if it is the first."""
+
+    n_done: int
+    basis: NDArray[Any] | None
+    em: EMState
+
+
 def em_iterations(
     operator: LagOperator,
     params: LDSParams,
@@ -217,11 +236,12 @@ def em_iterations(
     update_Q: bool = True,
     epsilon: float = EPSILON_D,
     tolerance: float = 1e-3,
+    resume_from: EMState | None = None,
 ) -> Iterator[Iteration[LDSParams]]:
     """EM from `params`: the start first, then each iteration with its likelihood and the best parameters so far.
 
     The horizon makes EM approximate. When the likelihood falls by more than `tolerance` nats per token, or a step
-    fails, EM ends with a `LikelihoodWarning`.
+    fails, EM ends with a `LikelihoodWarning`. `resume_from` is the state after an iteration of an earlier run.
 
     Raises
     ------
@@ -230,7 +250,11 @@ def em_iterations(
     """
     best, best_value = params, -math.inf
     stats: Statistics | None = None
-    for number in range(n_iter + 1):
+    first = 0
+    if resume_from is not None:
+        number, params, best, best_value, stats = resume_from
+        first = number + 1
+    for number in range(first, n_iter + 1):
         try:
             if stats is not None:
                 params = m_step(operator, stats, params, update_Q=update_Q, epsilon=epsilon)
@@ -251,7 +275,7 @@ def em_iterations(
             return
         if value >= best_value:
             best, best_value = params, value
-        yield Iteration(value, best)
+        yield Iteration(value, best, state=partial(EMState, number, params, best, best_value, stats))
 
 
 class BasisParams(NamedTuple):
@@ -269,30 +293,48 @@ class BasisParams(NamedTuple):
 
 
 def staged_iterations(
-    moments: LagOperator, params: LDSParams, *, n_iter: int, n_full: int, n_extra: int, update_Q: bool = True
+    moments: LagOperator,
+    params: LDSParams,
+    *,
+    n_iter: int,
+    n_full: int,
+    n_extra: int,
+    update_Q: bool = True,
+    resume_from: StagedState | None = None,
 ) -> Iterator[Iteration[BasisParams]]:
     """`n_iter` EM iterations within a reduced basis with `n_extra` directions beside C, then `n_full` over all words.
 
     The start is yielded only if no iteration follows, so that there is always one.
     """
-    n_done = 0
-    if n_iter:
-        basis = reduced_basis(moments, params, n_extra)
-        steps = em_iterations(reduce_moments(moments, basis), into_basis(params, basis), n_iter, update_Q=update_Q)
-        best = next(steps).params
+    n_done, at = (0, None) if resume_from is None else (resume_from.n_done, resume_from.em)
+    if n_iter and (resume_from is None or resume_from.basis is not None):
+        if resume_from is None or resume_from.basis is None:
+            basis = reduced_basis(moments, params, n_extra)
+            params = into_basis(params, basis)
+        else:
+            basis = resume_from.basis
+        steps = em_iterations(reduce_moments(moments, basis), params, n_iter, update_Q=update_Q, resume_from=at)
+        best = next(steps).params if at is None else at.best
         for step in steps:
             best = step.params
-            yield Iteration(step.objective, BasisParams(best, basis))
             n_done += 1
-        params = from_basis(best, basis)
+            yield Iteration(step.objective, BasisParams(best, basis), state=_staged(n_done, basis, step))
+        params, at = from_basis(best, basis), None
     if n_full or not n_done:
-        steps = em_iterations(moments, params, n_full, update_Q=update_Q)
-        start = next(steps)
+        steps = em_iterations(moments, params, n_full, update_Q=update_Q, resume_from=at)
+        start = next(steps) if at is None else None
         for step in steps:
-            yield Iteration(step.objective, BasisParams(step.params, None))
             n_done += 1
+            yield Iteration(step.objective, BasisParams(step.params, None), state=_staged(n_done, None, step))
         if not n_done:
+            assert start is not None
             yield Iteration(start.objective, BasisParams(start.params, None))
+
+
+def _staged(n_done: int, basis: NDArray[Any] | None, step: Iteration[LDSParams]) -> Callable[[], StagedState]:
+    assert step.state is not None
+    em = step.state
+    return lambda: StagedState(n_done, basis, em())
 
 
 def reduced_basis(operator: LagOperator, params: LDSParams, n_extra: int) -> NDArray[Any]:

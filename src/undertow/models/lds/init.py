@@ -96,6 +96,23 @@ def random_start(operator: LagOperator, n_components: int, rng: np.random.Genera
     return LDSParams(A, operator.project(C) * np.sqrt(0.5 * 0.51), np.eye(h), Pi, operator.mu)
 
 
+def extended_start(old: LDSParams, operator: LagOperator, fallback: NDArray[Any]) -> LDSParams:
+    """Parameters of an earlier fit as the start under new frequencies, with rows for words that joined at the end.
+
+    p(word i | state x) = μ_i + √μ_i C_i x, so √μ_i C_i stays what it was. A new word n is a share of what it was read
+    as before, its class or the unknown word f: p(n | x) = (μ_n / μ_f) p(f | x), so C_n = √(μ_n / μ_f) C_f; where that
+    was never read either, C_n = 0 and the word says nothing of the state until EM has seen its neighbors.
+    """
+    mu, n = operator.mu, len(old.mu)
+    scale = np.sqrt(np.divide(old.mu, mu[:n], out=np.zeros_like(old.mu), where=mu[:n] > 0))
+    C = np.zeros((len(mu), old.C.shape[1]))
+    C[:n] = scale[:, None] * old.C
+    f = fallback[n:]
+    share = np.divide(mu[n:], mu[f], out=np.zeros(len(f)), where=mu[f] > 0)
+    C[n:] = np.sqrt(np.minimum(share, 1))[:, None] * C[f]
+    return old._replace(C=operator.project(C), mu=mu)
+
+
 def _shift(before: NDArray[Any], after: NDArray[Any]) -> tuple[F64, float]:
     """The matrix A with after ≈ before A by least squares, and the share of `after` that is missed."""
     before, after = stacked(before), stacked(after)

@@ -7,7 +7,9 @@ After the counting, the cost of neither depends on the number of tokens.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -27,6 +29,7 @@ from undertow.models.base import (
     TensorSpec,
     as_corpus,
     encode_sentences,
+    extend_corpus,
 )
 from undertow.models.constraints import (
     CALLBACKS,
@@ -40,10 +43,10 @@ from undertow.models.constraints import (
     Whole,
     check_random_state,
 )
-from undertow.models.fitting import Callback, run_iterations
+from undertow.models.fitting import Callback, CheckpointSource, OpenCheckpoint, open_checkpoint, run_iterations
 from undertow.models.lds import queries, storage
-from undertow.models.lds.em import LikelihoodWarning, e_step, staged_iterations
-from undertow.models.lds.init import check_lags, identify, random_start
+from undertow.models.lds.em import LikelihoodWarning, StagedState, e_step, staged_iterations
+from undertow.models.lds.init import check_lags, extended_start, identify, random_start
 from undertow.models.lds.params import LDSParams, steady_state
 from undertow.models.lds.queries import VIEWS, LDSTables, Recurrence, TokenStream
 from undertow.text.corpus import Corpus
@@ -180,7 +183,12 @@ class LDS(Estimator):
     # --- fitting ----------------------------------------------------------------------------------------
 
     def fit(
-        self, X: Corpus | LagCounts | Iterable[Sequence[str]], y: Any = None, *, engine: Engine | None = None
+        self,
+        X: Corpus | LagCounts | Iterable[Sequence[str]],
+        y: Any = None,
+        *,
+        engine: Engine | None = None,
+        checkpoint: CheckpointSource = None,
     ) -> Self:
         """Fit the model; Ctrl-C after the first iteration keeps the best one so far.
 
@@ -192,6 +200,8 @@ class LDS(Estimator):
             Ignored.
         engine
             Where to count pairs, such as a Dask cluster.
+        checkpoint
+            A directory for the state of an unfinished fit, from which the same call goes on.
 
         Returns
         -------
@@ -206,28 +216,43 @@ class LDS(Estimator):
         self._check_params()
         counts = self._count(X, engine)
         rng = check_random_state(self.random_state)
-        with one_blas_thread():
+        with one_blas_thread(), open_checkpoint(checkpoint, self, counts, rng) as saved:
             moments = self._moments(counts)
-            start = (
-                identify(moments, self.n_components, rng, ssid_lags=self.ssid_lags)
-                if self.init == "ssid"
-                else random_start(moments, self.n_components, rng)
-            )
-            params, history = self._run_em(moments, start)
+            at: StagedState | None = saved.state
+            if at is not None:
+                start = at.em.params
+            elif self.init == "ssid":
+                start = identify(moments, self.n_components, rng, ssid_lags=self.ssid_lags)
+            else:
+                start = random_start(moments, self.n_components, rng)
+            params, history = self._run_em(moments, start, saved)
             self._set_fitted(moments, params, history, counts)
         return self
 
     def partial_fit(
-        self, X: Corpus | LagCounts | Iterable[Sequence[str]], y: Any = None, *, engine: Engine | None = None
+        self,
+        X: Corpus | LagCounts | Iterable[Sequence[str]],
+        y: Any = None,
+        *,
+        counts: LagCounts | str | os.PathLike[str] | None = None,
+        new_words: int | None = 1,
+        engine: Engine | None = None,
     ) -> Self:
-        """Add the pair counts of more text over the same words and run EM again from the current parameters.
+        """Add the pair counts of more text and run EM again from the current parameters.
+
+        A model that is not fitted yet is fitted.
 
         Parameters
         ----------
         X
-            A corpus or counts over the model's vocabulary, or token lists.
+            A corpus, token lists, or counts over the model's vocabulary or one with more words behind it.
         y
             Ignored.
+        counts
+            The pair counts of the text so far, or their directory. A loaded model needs them: they are many times
+            larger than the model and are not saved with it. The command line keeps them beside it.
+        new_words
+            Words outside the vocabulary join it if X has them at least so often; None leaves them unknown.
         engine
             Where to count pairs.
 
@@ -239,28 +264,46 @@ class LDS(Estimator):
         Raises
         ------
         InputError
-            If the model was loaded, as the counts of its text are not saved.
+            If the counts of the text so far are missing, or are those of another text.
         """
         if not self.__sklearn_is_fitted__():
             return self.fit(X, engine=engine)
         self._check_params()
-        if "_counts" not in vars(self):
-            raise InputError(
-                "A loaded LDS does not hold the pair counts of its text, to which partial_fit would add: "
-                "add the LagCounts of both texts and fit them."
-            )
-        if not isinstance(X, Corpus | LagCounts):
-            X = Corpus.from_sentences(X, vocabulary=self.vocabulary_)
-        counts = self._counts + self._count(X, engine)
+        earlier = self._earlier_counts(counts)
+        if isinstance(X, LagCounts):
+            more = X
+        else:
+            corpus = extend_corpus(self.vocabulary_, X, new_words)
+            lags, across = earlier.lags, earlier.across
+            more = LagCounts.from_corpus(corpus, lags=lags, across=across, n_jobs=self.n_jobs, engine=engine)
+        if len(more.vocabulary) > len(earlier.vocabulary):
+            earlier = earlier.with_words(more.vocabulary)
+        both = earlier + more
         with one_blas_thread():
-            moments = self._moments(counts)
-            old = self.params_
-            # C in words is √μ_i C_i, whatever the whitening; the old one is the start under the new frequencies
-            scale = np.sqrt(np.divide(old.mu, moments.mu, out=np.zeros_like(old.mu), where=moments.mu > 0))
-            start = old._replace(C=moments.project(scale[:, None] * old.C), mu=moments.mu)
+            moments = self._moments(both)
+            start = extended_start(self.params_, moments, both.vocabulary.fallback())
             params, history = self._run_em(moments, start)
-            self._set_fitted(moments, params, self.history_ + history, counts)
+            self._set_fitted(moments, params, self.history_ + history, both)
         return self
+
+    def _earlier_counts(self, counts: LagCounts | str | os.PathLike[str] | None) -> LagCounts:
+        """The pair counts of the text so far: those given, or those that the fit left."""
+        if counts is None:
+            if "_counts" not in vars(self):
+                raise InputError(
+                    "A loaded LDS does not hold the pair counts of its text, to which partial_fit would add: "
+                    "give them as counts=, or add the LagCounts of both texts and fit them."
+                )
+            return self._counts
+        if not isinstance(counts, LagCounts):
+            counts = LagCounts.open(Path(counts))
+        theirs, mine = counts.vocabulary, self.vocabulary_
+        if theirs != mine or not np.array_equal(theirs.counts, mine.counts):
+            raise InputError(
+                "The counts given are not those of the text that this LDS was fitted to: their words or the counts of "
+                "words differ."
+            )
+        return counts
 
     def _count(self, X: Any, engine: Engine | None) -> LagCounts:
         if not isinstance(X, LagCounts):
@@ -284,7 +327,9 @@ class LDS(Estimator):
     def _kappa(self, vocabulary: Vocabulary) -> float:
         return float(vocabulary.counts.sum()) / len(vocabulary) if self.kappa is None else self.kappa
 
-    def _run_em(self, moments: Moments, start: LDSParams) -> tuple[LDSParams, list[float]]:
+    def _run_em(
+        self, moments: Moments, start: LDSParams, checkpoint: OpenCheckpoint | None = None
+    ) -> tuple[LDSParams, list[float]]:
         """EM in both stages: the parameters and the likelihoods."""
         steps = staged_iterations(
             moments,
@@ -293,9 +338,17 @@ class LDS(Estimator):
             n_full=self.n_full,
             n_extra=round((self.basis - 1) * self.n_components),
             update_Q=self.update_Q,
+            resume_from=None if checkpoint is None else checkpoint.state,
         )
         planned = max(self.n_iter + self.n_full, 1)
-        result = run_iterations(steps, n_iter=planned, callbacks=self.callbacks, verbose=self.verbose, stacklevel=4)
+        result = run_iterations(
+            steps,
+            n_iter=planned,
+            callbacks=self.callbacks,
+            verbose=self.verbose,
+            checkpoint=checkpoint,
+            stacklevel=4,
+        )
         params = result.params.lifted()
         return params._replace(C=moments.project(params.C)), result.history
 
