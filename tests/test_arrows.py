@@ -16,9 +16,9 @@ ARROWS = {
     "files": {"errors"},
     "engine": {"errors", "progress"},
     "kernels": {"errors"},
-    "text": {"errors", "progress", "files", "engine", "kernels"},
+    "tensor_file": {"errors", "files"},
+    "text": {"errors", "progress", "files", "tensor_file", "engine", "kernels"},
     "models": {"errors", "progress", "files", "engine", "kernels", "text"},
-    "tensor_file": {"errors", "files", "models"},
     "storage": {"errors", "files", "models", "text", "tensor_file", "undertow"},
     "results": {"errors", "progress", "files", "engine", "kernels", "models", "text", "storage"},
     "view": {"errors", "files", "models", "text", "results"},
@@ -33,7 +33,7 @@ ARROWS = {
 # Third-party packages a room may use, where that is a promise
 OUTSIDE = {
     "kernels": {"numpy", "scipy", "numba", "llvmlite"},
-    "text": {"numpy", "scipy", "numba", "pyarrow", "zstandard", "compression"},
+    "text": {"numpy", "scipy", "numba", "pyarrow", "compression"},
 }
 # Imported lazily, as these methods are part of the public interface: `model.save` (storage), `save_html` of a moving
 # map (view), and `HMM(parameterization="neural")` (neural, which imports models).

@@ -19,15 +19,12 @@ import importlib
 import json
 import os
 import re
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-import safetensors
-import safetensors.numpy
 
 from undertow import __version__
 from undertow.errors import FormatError, InputError, UndertowError, short
@@ -47,7 +44,7 @@ from undertow.files import (
     write_sealed,
 )
 from undertow.models.base import Estimator, SavedState, TensorSpec
-from undertow.tensor_file import DTYPES, Tensors, all_finite, read_tensors, why
+from undertow.tensor_file import DTYPES, Tensors, all_finite, read_tensors, why, write_tensors
 from undertow.text.vocabulary import Vocabulary
 
 CONFIG, TENSORS, VOCABULARY, CARD = "config.json", "model.safetensors", "vocabulary.txt", "README.md"
@@ -123,11 +120,7 @@ def save_model(model: Estimator, path: str | os.PathLike[str], overwrite: bool =
     with temporary_room(target) as room:
         ready = room / READY
         write_bytes(ready / CARD, _card(type(model).__name__, config).encode("utf-8"))
-        try:
-            safetensors.numpy.save_file(tensors, ready / TENSORS)
-        except safetensors.SafetensorError as e:
-            raise OSError(why(e)) from e
-        shutil.copymode(ready / CARD, ready / TENSORS)  # safetensors lets nobody but the owner read
+        write_tensors(ready / TENSORS, tensors)
         if vocabulary is not None:
             vocabulary.write(ready / VOCABULARY)
         files = describe_files(ready, _file_names(state.n_words))

@@ -2,7 +2,7 @@
 
 All the linear dynamical system and the spectral starts need to know of a corpus. Additive: the counts of two texts
 over one vocabulary are the sum of theirs. In memory or in a directory: one file for each lag and block of rows
-(`csr_file`), `vocabulary.txt` with the words' counts, and `manifest.json`, written last.
+(`count_shards`), `vocabulary.txt` with the words' counts, and `manifest.json`, written last.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from undertow.files import (
 from undertow.progress import Progress, ProgressFn
 from undertow.text import counting
 from undertow.text.corpus import MANIFEST, VOCABULARY, Corpus, read_manifest
-from undertow.text.csr_file import Rows, RowsFile, check_rows, narrow, write_rows
+from undertow.text.count_shards import Rows, RowsFile, check_rows, narrow, write_rows
 from undertow.text.vocabulary import Vocabulary
 
 FORMAT = "undertow counts"
-VERSION = 1
+VERSION = 2  # 1: shards of an own format (.csr)
 COUNTS = Kind(
     "counts",
     MANIFEST,
-    re.compile(rf"{re.escape(VOCABULARY)}|{re.escape(MANIFEST)}|lag\d+-rows\d+\.csr"),
+    re.compile(rf"{re.escape(VOCABULARY)}|{re.escape(MANIFEST)}|lag\d+-rows\d+\.(csr|safetensors)"),
     lambda manifest: manifest.get("format") == FORMAT,
 )
 WORK = re.compile(r"work(-[0-9a-f]{24})?")  # without its hash: of an undertow that could not tell whose it was
@@ -211,7 +211,7 @@ class LagCounts:
         with temporary_room(out) as room:
             names: list[list[str]] = [[] for _ in range(parts[0].lags)]
             for done, (k, b, rows) in enumerate(_summed(parts, edges)):
-                names[k - 1].append(f"lag{k:03d}-rows{b:05d}.csr")
+                names[k - 1].append(f"lag{k:03d}-rows{b:05d}.safetensors")
                 write_rows(room / READY / names[k - 1][-1], rows)
                 progress(Progress("merge", done + 1, n_files, "block"))
             _finish(room / READY, vocabulary, names, edges, parts[0].across, _one_rule(parts))
@@ -247,7 +247,7 @@ class LagCounts:
         for k in range(1, lags + 1):
             blocks.append([])
             for b in range(len(edges) - 1):
-                name = f"lag{k:03d}-rows{b:05d}.csr"
+                name = f"lag{k:03d}-rows{b:05d}.safetensors"
                 if name not in manifest["files"]:
                     raise damaged
                 file = RowsFile(path / name)
