@@ -19,9 +19,9 @@ from oracles.naive_pairs import dense, naive_pairs
 from sealing import edit_sealed, reseal
 from sentences import is_one_sentence
 from undertow import LDS, Corpus, LagCounts
+from undertow.atomic import exclusive_lock
 from undertow.engine import DaskCluster, Processes, Serial, Threads
 from undertow.errors import BusyError, FormatError, InputError
-from undertow.files import exclusive
 from undertow.tensor_file import write_tensors
 from undertow.text import counting
 from undertow.text.count_shards import Rows, RowsFile, write_rows
@@ -352,7 +352,7 @@ def test_lags_longer_than_every_sentence_give_empty_matrices() -> None:
 
 def test_one_writer_at_a_time(tmp_path: Path) -> None:
     corpus = Corpus.from_sentences([["a", "b"]])
-    with exclusive(tmp_path / "n.partial", "counting"), pytest.raises(BusyError):
+    with exclusive_lock(tmp_path / "n.partial", "counting"), pytest.raises(BusyError):
         LagCounts.from_corpus(corpus, out=tmp_path / "n")
 
 

@@ -62,15 +62,16 @@ class Processes(Engine):
 class _Worker:
     """One child process, the pipe to it, and the job it holds."""
 
-    def __init__(self) -> None:
+    def __init__(self, needs_main: bool) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, far_end = context.Pipe()
         self.process = context.Process(target=_work, args=(far_end,), name="undertow-worker", daemon=True)
+        self.needs_main = needs_main
         self.ready = False
         self.version = 0  # of the task it has loaded
         self.job: Job | None = None
         try:
-            with _sigint_held(), _main_hidden():
+            with _sigint_held(), _main_hidden(not needs_main):
                 self.process.start()
         except BaseException:
             self.pipe.close()
@@ -106,6 +107,8 @@ class _Crew:
 
     def __init__(self, workers: list[_Worker], n: int, task: bytes, version: int) -> None:
         self.workers, self.n, self.task, self.version = workers, n, task, version
+        # Only a function of the user's script, such as a tokenizer, needs the script: see _main_hidden.
+        self.needs_main = b"__main__" in task
         self.failed_starts = 0
 
     def size(self) -> int:
@@ -113,13 +116,13 @@ class _Crew:
 
     def offer(self, job: Job) -> bool:
         for worker in [worker for worker in self.workers if worker.job is None]:
-            if worker.process.is_alive():
+            if worker.process.is_alive() and worker.needs_main >= self.needs_main:
                 worker.give(job, self.task, self.version)
                 return True
             self._drop(worker)
         if len(self.workers) >= self.n:
             return False
-        worker = _Worker()
+        worker = _Worker(self.needs_main)
         worker.job = job  # sent when it greets: a large job sent now would hold up the start of the others
         self.workers.append(worker)
         return True
@@ -163,8 +166,8 @@ class _Crew:
         self.failed_starts += 1
         if self.failed_starts >= MAX_FAILED_STARTS:
             raise EngineError(
-                "worker processes end while they start: check the free memory, and what Python runs when it starts "
-                "(sitecustomize, PYTHONSTARTUP, a limit on processes)."
+                "worker processes end while they start: in a script, put the call under "
+                "`if __name__ == '__main__':` or move the function to a module, and check the free memory."
             )
 
     def _drop(self, worker: _Worker) -> None:
@@ -217,12 +220,14 @@ _main_lock = threading.Lock()
 
 
 @contextmanager
-def _main_hidden() -> Iterator[None]:
+def _main_hidden(hide: bool) -> Iterator[None]:
     """Keep a spawned child from running the user's script again, which multiprocessing does to find functions in it.
 
-    Without this, `n_jobs=2` in a script with no `if __name__ == "__main__":` would fail. The functions that undertow
-    runs are its own; one of the script is refused by `wire.load_task`.
+    Without this, `n_jobs=2` in a script with no `if __name__ == "__main__":` would fail (docs/design.md, Engines).
     """
+    if not hide:
+        yield
+        return
     with _main_lock:
         main = sys.modules["__main__"]
         sys.modules["__main__"] = ModuleType("__main__")
