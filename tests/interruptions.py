@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from contract.reference import DeletedInterpolation
-from undertow import Corpus, LagCounts, files
+from undertow import Corpus, LagCounts, atomic
 from undertow.text import counting
 from undertow.text.reading import ReadingOptions
 
@@ -120,7 +120,7 @@ class Steps:
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
         real = {name: getattr(os, name) for name in FUNCTIONS}
-        real_open, real_exchange = builtins.open, files._exchange
+        real_open, real_exchange = builtins.open, atomic._exchange
 
         def watch(name: str) -> Callable[..., Any]:
             def call(*args: Any, **kwargs: Any) -> Any:
@@ -141,12 +141,12 @@ class Steps:
         try:
             for name in FUNCTIONS:
                 setattr(os, name, watch(name))
-            builtins.open, files._exchange = watched_open, exchange  # type: ignore[assignment]
+            builtins.open, atomic._exchange = watched_open, exchange  # type: ignore[assignment]
             yield
         finally:
             for name in FUNCTIONS:
                 setattr(os, name, real[name])
-            builtins.open, files._exchange = real_open, real_exchange
+            builtins.open, atomic._exchange = real_open, real_exchange
 
 
 def contents(place: Path) -> dict[str, bytes]:

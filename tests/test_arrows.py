@@ -14,26 +14,27 @@ ARROWS = {
     "errors": set(),
     "progress": set(),
     "files": {"errors"},
+    "atomic": {"errors", "files"},
     "engine": {"errors", "progress"},
     "kernels": {"errors"},
-    "text": {"errors", "progress", "files", "engine", "kernels"},
+    "tensor_file": {"errors", "files"},
+    "text": {"errors", "progress", "files", "atomic", "tensor_file", "engine", "kernels"},
     "models": {"errors", "progress", "files", "engine", "kernels", "text"},
-    "tensor_file": {"errors", "files", "models"},
-    "storage": {"errors", "files", "models", "text", "tensor_file", "undertow"},
-    "results": {"errors", "progress", "files", "engine", "kernels", "models", "text", "storage"},
-    "view": {"errors", "files", "models", "text", "results"},
-    "adapters": {"errors", "files", "models", "text"},
+    "storage": {"errors", "files", "atomic", "models", "text", "tensor_file", "undertow"},
+    "results": {"errors", "progress", "files", "atomic", "engine", "kernels", "models", "text", "storage"},
+    "view": {"errors", "files", "atomic", "models", "text", "results"},
+    "adapters": {"errors", "files", "atomic", "models", "text"},
     "neural": {"errors", "progress", "engine", "kernels", "models", "text"},
     "cli": {
-        *("errors", "progress", "files", "engine", "models", "text", "storage", "results", "view", "adapters"),
-        "undertow",
+        *("errors", "progress", "files", "atomic", "engine", "models", "text", "storage", "results", "view"),
+        *("adapters", "undertow"),
     },
     "undertow": {"text", "models", "results", "storage"},
 }
 # Third-party packages a room may use, where that is a promise
 OUTSIDE = {
     "kernels": {"numpy", "scipy", "numba", "llvmlite"},
-    "text": {"numpy", "scipy", "numba", "pyarrow", "zstandard", "compression"},
+    "text": {"numpy", "scipy", "numba", "pyarrow", "compression"},
 }
 # Imported lazily, as these methods are part of the public interface: `model.save` (storage), `save_html` of a moving
 # map (view), and `HMM(parameterization="neural")` (neural, which imports models).

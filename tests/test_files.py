@@ -16,9 +16,9 @@ import pytest
 from cli_runner import failed, run
 from contract.reference import DeletedInterpolation
 from interruptions import contents, sentences, text
-from undertow import Corpus, LagCounts, files
+from undertow import Corpus, LagCounts, atomic
+from undertow.atomic import finished_file, temporary_staging
 from undertow.errors import BusyError, FormatError, InputError
-from undertow.files import finished_file, temporary_room
 from undertow.storage import load_model
 
 Write = Callable[..., Any]
@@ -170,7 +170,7 @@ def test_only_rooms_of_dead_writers_are_removed(write: Write, tmp_path: Path) ->
     foreign = tmp_path / ".x.tmp-mine"
     foreign.mkdir()
     (foreign / "notes.txt").write_text("mine")
-    with temporary_room(tmp_path / "y") as other, temporary_room(tmp_path / "x") as alive:
+    with temporary_staging(tmp_path / "y") as other, temporary_staging(tmp_path / "x") as alive:
         assert not dead.exists()
         write(tmp_path / "x")
         assert alive.exists() and other.exists() and foreign.exists()
@@ -192,9 +192,9 @@ def test_a_lock_that_goes_while_it_is_waited_for(tmp_path: Path, monkeypatch: py
         real(fd, how)
 
     monkeypatch.setattr(fcntl, "flock", late)
-    with files.exclusive(tmp_path / "r", "testing"):
+    with atomic.exclusive_lock(tmp_path / "r", "testing"):
         assert calls == 2 and (tmp_path / "r" / "lock").exists()
-        with pytest.raises(BusyError), files.exclusive(tmp_path / "r", "testing"):
+        with pytest.raises(BusyError), atomic.exclusive_lock(tmp_path / "r", "testing"):
             pass
     assert not (tmp_path / "r").exists()
 
@@ -261,26 +261,26 @@ def test_a_full_disk_under_a_single_file(tmp_path: Path) -> None:
 
 
 def test_an_input_that_cannot_be_read_is_not_an_output_that_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"c\.tokens"), files.writing(tmp_path / "n"):
+    with pytest.raises(FileNotFoundError, match=r"c\.tokens"), atomic.write_errors_name(tmp_path / "n"):
         open(tmp_path / "c.tokens", "rb").close()
-    with pytest.raises(BrokenPipeError), files.writing(tmp_path / "n"):
+    with pytest.raises(BrokenPipeError), atomic.write_errors_name(tmp_path / "n"):
         raise BrokenPipeError(32, "Broken pipe")
     for place in [tmp_path, tmp_path / "n", tmp_path / "n.partial" / "a", tmp_path / ".n.tmp-1" / "ready"]:
         with (
             pytest.raises(InputError, match=r"n cannot be written \(Permission denied\)"),
-            files.writing(tmp_path / "n"),
+            atomic.write_errors_name(tmp_path / "n"),
         ):
             raise PermissionError(13, "Permission denied", str(place))
 
 
 def test_a_killed_process_lets_go_of_its_room(tmp_path: Path) -> None:
     script = (
-        "import os, signal, sys\nfrom pathlib import Path\nfrom undertow.files import temporary_room\n"
-        "with temporary_room(Path(sys.argv[1])) as room:\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "import os, signal, sys\nfrom pathlib import Path\nfrom undertow.atomic import temporary_staging\n"
+        "with temporary_staging(Path(sys.argv[1])) as room:\n    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     assert subprocess.run([sys.executable, "-c", script, tmp_path / "x"], check=False).returncode == -9
     assert list(tmp_path.glob(".x.tmp-*/lock"))
-    with temporary_room(tmp_path / "x") as room:
+    with temporary_staging(tmp_path / "x") as room:
         assert list(tmp_path.iterdir()) == [room]
     assert list(tmp_path.iterdir()) == []
 
@@ -333,7 +333,7 @@ def test_a_directory_replaced_while_it_is_read(
 def test_a_directory_replaced_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_corpus(tmp_path / "x")
     numbers = iter(range(1000))
-    monkeypatch.setattr(files, "_identity", lambda *_: [next(numbers)])
+    monkeypatch.setattr("undertow.files._identity", lambda *_: [next(numbers)])
     with pytest.raises(FormatError, match=r"again and again.*\.$"):
         Corpus.open(tmp_path / "x")
 

@@ -66,7 +66,7 @@ def test_a_killed_fit_of_text_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
     def fit(place: str) -> list[object]:
         return ["fit", "lds", text, "-o", tmp_path / place / "m.lds", *options, "--seed", "0", "--overwrite"]
 
-    command = [sys.executable, "-c", KILLED_FIT, "lag002-rows00000.csr", *map(str, fit("here"))]
+    command = [sys.executable, "-c", KILLED_FIT, "lag002-rows00000.safetensors", *map(str, fit("here"))]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
     assert list((tmp_path / "here").glob("m.counts.partial/work*/.lag002*.tmp")), "nothing was being written"
     for place in ("here", "whole"):

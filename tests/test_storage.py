@@ -27,8 +27,8 @@ from contract.cases import OTHER_SENTENCES, SENTENCES
 from contract.reference import DeletedInterpolation
 from sealing import edit_sealed
 from undertow import storage, tensor_file
+from undertow.atomic import temporary_staging
 from undertow.errors import FormatError, InputError, NotFittedError, UndertowError
-from undertow.files import temporary_room
 from undertow.models.base import Estimator, SavedState, TensorSpec
 from undertow.storage import inspect_model, load_model, register, save_model
 
@@ -586,7 +586,7 @@ def test_a_save_that_fails_anywhere_leaves_the_old_model(
 
         with monkeypatch.context() as patch:
             if function == "rename":  # where two names cannot be exchanged
-                patch.setattr("undertow.files._exchange", lambda a, b: False)
+                patch.setattr("undertow.atomic._exchange", lambda a, b: False)
             patch.setattr(os, function, fail)
             try:
                 with warnings.catch_warnings(record=True) as said:
@@ -613,9 +613,9 @@ from contract.cases import OTHER_SENTENCES
 from contract.reference import DeletedInterpolation
 function, nth, after = {function!r}, {nth}, {after}
 model = DeletedInterpolation(n_iter=2, random_state=1).fit(OTHER_SENTENCES)
-import undertow.files as files
+import undertow.atomic as atomic
 if function == "rename":  # where two names cannot be exchanged
-    files._exchange = lambda a, b: False
+    atomic._exchange = lambda a, b: False
 module = files if function == "_exchange" else os
 real, calls = getattr(module, function), 0
 def deadly(*args):
@@ -655,7 +655,7 @@ def test_a_killed_save_leaves_a_whole_model(
         # between the two renames the name is free for a moment; the old model waits beside it, whole
         (old,) = saved.parent.glob(".saved.tmp-*/old")
         assert not saved.exists() and contents(old) == whole
-        with temporary_room(saved):  # the next writer gives it back
+        with temporary_staging(saved):  # the next writer gives it back
             pass
         assert list(saved.parent.iterdir()) == [saved]
     if expected == "new":

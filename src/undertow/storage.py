@@ -19,39 +19,32 @@ import importlib
 import json
 import os
 import re
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-import safetensors
-import safetensors.numpy
 
 from undertow import __version__
+from undertow.atomic import READY, DirectoryKind, check_directory_target, install_directory, temporary_staging
 from undertow.errors import FormatError, InputError, UndertowError, short
 from undertow.files import (
     DIGEST,
-    READY,
-    Kind,
-    check_directory_target,
     check_files,
     check_seal,
     describe_files,
-    install_directory,
     read_json,
     reread_if_replaced,
-    temporary_room,
     write_bytes,
     write_sealed,
 )
 from undertow.models.base import Estimator, SavedState, TensorSpec
-from undertow.tensor_file import DTYPES, Tensors, all_finite, read_tensors, why
+from undertow.tensor_file import DTYPES, Tensors, all_finite, read_tensors, why, write_tensors
 from undertow.text.vocabulary import Vocabulary
 
 CONFIG, TENSORS, VOCABULARY, CARD = "config.json", "model.safetensors", "vocabulary.txt", "README.md"
-MODEL = Kind(
+MODEL = DirectoryKind(
     "a model",
     CONFIG,
     re.compile("|".join(map(re.escape, (CONFIG, TENSORS, VOCABULARY, CARD)))),
@@ -120,19 +113,15 @@ def save_model(model: Estimator, path: str | os.PathLike[str], overwrite: bool =
         "tensors": {name: {"dtype": t.dtype.name, "shape": list(t.shape)} for name, t in tensors.items()},
     }
     check_directory_target(target, MODEL, overwrite=overwrite)
-    with temporary_room(target) as room:
-        ready = room / READY
+    with temporary_staging(target) as staging:
+        ready = staging / READY
         write_bytes(ready / CARD, _card(type(model).__name__, config).encode("utf-8"))
-        try:
-            safetensors.numpy.save_file(tensors, ready / TENSORS)
-        except safetensors.SafetensorError as e:
-            raise OSError(why(e)) from e
-        shutil.copymode(ready / CARD, ready / TENSORS)  # safetensors lets nobody but the owner read
+        write_tensors(ready / TENSORS, tensors)
         if vocabulary is not None:
             vocabulary.write(ready / VOCABULARY)
         files = describe_files(ready, _file_names(state.n_words))
         write_sealed(ready / CONFIG, config | {"files": files})
-        install_directory(room, target, MODEL, overwrite=overwrite)
+        install_directory(staging, target, MODEL, overwrite=overwrite)
 
 
 def check_target(path: str | os.PathLike[str], overwrite: bool = False) -> None:

@@ -216,3 +216,23 @@ def test_a_function_of_a_guarded_script_works(tmp_path):
     )
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=HANGS, check=False)
     assert (done.stdout, done.stderr) == ("[2] [1, 2, 3]\n", "")
+
+
+def test_a_tokenizer_of_a_guarded_script_runs_in_processes(tmp_path):
+    """docs/text.md: from Python, any callable `line -> tokens` will do."""
+    (tmp_path / "a.txt").write_text("a-b c-d\n" * 300)
+    (tmp_path / "script.py").write_text(
+        textwrap.dedent("""
+        from undertow import Corpus
+        from undertow.text import corpus_build
+        corpus_build.SMALL_INPUT = 0  # more than one process even for a small text
+        def split(line):
+            return line.replace("-", " ").split()
+        if __name__ == "__main__":
+            print(Corpus.build(["a.txt"], "c", tokenizer=split, n_jobs=2).n_tokens)
+        """)
+    )
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=HANGS, check=False
+    )
+    assert (done.stdout, done.stderr) == ("1200\n", "")

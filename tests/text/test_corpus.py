@@ -16,8 +16,8 @@ import pytest
 from sealing import edit_sealed, reseal
 from sentences import is_one_sentence
 from undertow import HMM, Corpus, LagCounts, Tokenizer, Vocabulary
+from undertow.atomic import exclusive_lock
 from undertow.errors import BusyError, FormatError, InputError, UndertowError
-from undertow.files import exclusive
 from undertow.text import corpus_build
 from undertow.text.reading import ReadingOptions
 from undertow.text.verify import verify_corpus
@@ -187,7 +187,7 @@ def test_a_failed_overwrite_leaves_the_old_corpus(text_file: Path, tmp_path: Pat
 
 
 def test_two_builds_into_one_directory(text_file: Path, tmp_path: Path) -> None:
-    with exclusive(tmp_path / "c.partial", "building a corpus"), pytest.raises(BusyError) as e:
+    with exclusive_lock(tmp_path / "c.partial", "building a corpus"), pytest.raises(BusyError) as e:
         Corpus.build([text_file], tmp_path / "c")
     assert is_one_sentence(str(e.value))
     assert Corpus.build([text_file], tmp_path / "c").n_tokens  # the lock is gone with its holder
@@ -207,12 +207,12 @@ from undertow.text import corpus_build
 from undertow.text.reading import ReadingOptions
 make = corpus_build.make_part
 done = 0
-def stop_after_five(job):
+def stop_after_five(job, **options):
     global done
     done += 1
     if done == 6:
         os.kill(os.getpid(), signal.SIGKILL)
-    return make(job)
+    return make(job, **options)
 corpus_build.make_part = stop_after_five
 from pathlib import Path
 corpus_build.build_corpus(sys.argv[1], Path(sys.argv[2]), reading=ReadingOptions(chunk_bytes=64))

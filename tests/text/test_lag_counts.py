@@ -19,11 +19,12 @@ from oracles.naive_pairs import dense, naive_pairs
 from sealing import edit_sealed, reseal
 from sentences import is_one_sentence
 from undertow import LDS, Corpus, LagCounts
+from undertow.atomic import exclusive_lock
 from undertow.engine import DaskCluster, Processes, Serial, Threads
 from undertow.errors import BusyError, FormatError, InputError
-from undertow.files import exclusive
+from undertow.tensor_file import write_tensors
 from undertow.text import counting
-from undertow.text.csr_file import Rows, RowsFile, write_rows
+from undertow.text.count_shards import Rows, RowsFile, write_rows
 from undertow.text.verify import verify_counts
 
 WORDS = "abcdefgh"
@@ -277,7 +278,7 @@ def test_a_killed_count_goes_on(corpus_dir: Path, tmp_path: Path, where: str, nt
     assert subprocess.run(arguments, check=False).returncode == -signal.SIGKILL
     assert not (tmp_path / "n").exists()
     (work,) = (tmp_path / "n.partial").glob("work-*")
-    kept = {p: p.stat().st_mtime_ns for p in work.glob("*.csr")}
+    kept = {p: p.stat().st_mtime_ns for p in work.glob("*.safetensors")}
     assert kept
     monkeypatch.setattr(counting, "BLOCK_ENTRIES", 200)
     monkeypatch.setattr(counting, "plan", lambda *a: counting.Plan(run, 2, 1))
@@ -351,14 +352,14 @@ def test_lags_longer_than_every_sentence_give_empty_matrices() -> None:
 
 def test_one_writer_at_a_time(tmp_path: Path) -> None:
     corpus = Corpus.from_sentences([["a", "b"]])
-    with exclusive(tmp_path / "n.partial", "counting"), pytest.raises(BusyError):
+    with exclusive_lock(tmp_path / "n.partial", "counting"), pytest.raises(BusyError):
         LagCounts.from_corpus(corpus, out=tmp_path / "n")
 
 
 def damage(directory: Path, how: str) -> None:
     manifest = directory / "manifest.json"
     content = json.loads(manifest.read_text())
-    shard = directory / "lag001-rows00000.csr"
+    shard = directory / "lag001-rows00000.safetensors"
     if how == "no manifest":
         manifest.unlink()
     elif how == "flipped byte":
@@ -440,9 +441,9 @@ def spoilt_rows(path: Path, how: str) -> None:
         indptr[3] = indptr[2] - 1
     elif how == "bounds begin late":
         indptr[0] = 1
-    raw = path.read_bytes()[:32] + indptr.tobytes() + indices.tobytes() + data.tobytes()
-    assert len(raw) == path.stat().st_size
-    path.write_bytes(raw)
+    size = path.stat().st_size
+    write_tensors(path, {"indptr": indptr, "indices": indices, "data": data})
+    assert path.stat().st_size == size
 
 
 @pytest.mark.parametrize(
@@ -452,7 +453,7 @@ def spoilt_rows(path: Path, how: str) -> None:
 def test_rows_that_lead_out_of_the_matrix_reach_no_compiled_loop(tmp_path: Path, how: str) -> None:
     corpus = Corpus.from_sentences(text(40))
     LagCounts.from_corpus(corpus, lags=3, out=tmp_path / "c")
-    spoilt_rows(tmp_path / "c" / "lag002-rows00000.csr", how)
+    spoilt_rows(tmp_path / "c" / "lag002-rows00000.safetensors", how)
     reseal(tmp_path / "c" / "manifest.json")
 
     def opened() -> LagCounts:
@@ -474,17 +475,65 @@ def test_rows_that_lead_out_of_the_matrix_reach_no_compiled_loop(tmp_path: Path,
 
 def test_a_spilled_run_with_foreign_columns_is_not_added(tmp_path: Path) -> None:
     rows = Rows(np.array([0, 1]), np.array([7], dtype=np.uint32), np.array([1], dtype=np.uint32))
-    for name in ("a.csr", "b.csr"):
+    for name in ("a.safetensors", "b.safetensors"):
         write_rows(tmp_path / name, rows)
     with pytest.raises(FormatError, match="outside the vocabulary"):
-        counting.add_rows([RowsFile(tmp_path / "a.csr"), RowsFile(tmp_path / "b.csr")], 7)
+        counting.add_rows([RowsFile(tmp_path / "a.safetensors"), RowsFile(tmp_path / "b.safetensors")], 7)
 
 
-@pytest.mark.parametrize("data", [b"", b"utCSR\x00\x00\x01", b"x" * 64, b"utCSR\x00\x00\x01" + b"\xff" * 24])
-def test_a_file_that_is_no_shard(tmp_path: Path, data: bytes) -> None:
-    (tmp_path / "x.csr").write_bytes(data)
-    with pytest.raises(FormatError):
-        RowsFile(tmp_path / "x.csr")
+@pytest.mark.parametrize("data", [b"", b"\x02\0\0\0\0\0\0\0[]", b"x" * 64, b"\xff" * 24, b"\x02\0\0\0\0\0\0\0{}"])
+def test_a_file_that_is_not_safetensors_is_no_shard(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "x.safetensors").write_bytes(data)
+    with pytest.raises(FormatError, match="count again") as e:
+        RowsFile(tmp_path / "x.safetensors")
+    assert is_one_sentence(str(e.value))
+
+
+GOOD_SHARD = {"indptr": np.array([0, 1, 2]), "indices": np.zeros(2, np.uint32), "data": np.ones(2, np.uint32)}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"more": np.zeros(1)},
+        {"indptr": np.array([0, 1, 2], np.int32)},
+        {"indices": np.zeros(2, np.int64)},
+        {"data": np.ones(2)},
+        {"data": np.ones(3, np.uint32)},
+        {"indptr": np.zeros((1, 3), np.int64)},
+        {"indptr": np.zeros(0, np.int64)},
+        {"indices": np.zeros((2, 1), np.uint32), "data": np.ones((2, 1), np.uint32)},
+    ],
+)
+def test_other_tensors_are_no_shard(tmp_path: Path, change: dict[str, np.ndarray]) -> None:
+    write_tensors(tmp_path / "x.safetensors", GOOD_SHARD)
+    assert RowsFile(tmp_path / "x.safetensors").map().data.tolist() == [1, 1]
+    write_tensors(tmp_path / "x.safetensors", GOOD_SHARD | change)
+    with pytest.raises(FormatError, match="count again") as e:
+        RowsFile(tmp_path / "x.safetensors")
+    assert is_one_sentence(str(e.value))
+
+
+def test_counts_of_format_1_are_refused_with_the_cure_and_may_be_overwritten(corpus_dir: Path, tmp_path: Path) -> None:
+    corpus = Corpus.open(corpus_dir)
+    LagCounts.from_corpus(corpus, lags=1, out=tmp_path / "n")
+    shard = tmp_path / "n" / "lag001-rows00000.safetensors"
+    shard.rename(shard.with_suffix(".csr"))
+    edit_sealed(
+        tmp_path / "n" / "manifest.json",
+        lambda c: (c.update(version=1), c["files"].update({"lag001-rows00000.csr": c["files"].pop(shard.name)})),
+    )
+    with pytest.raises(FormatError, match="version 1, this undertow reads version 2: write it again") as e:
+        LagCounts.open(tmp_path / "n")
+    assert is_one_sentence(str(e.value))
+    assert LagCounts.from_corpus(corpus, lags=1, out=tmp_path / "n", overwrite=True).nnz(1)
+
+
+def test_a_shard_may_be_read_by_whoever_may_read_new_files(corpus_dir: Path, tmp_path: Path) -> None:
+    LagCounts.from_corpus(Corpus.open(corpus_dir), lags=1, out=tmp_path / "n")
+    modes = {p.stat().st_mode & 0o777 for p in (tmp_path / "n").iterdir()}
+    (tmp_path / "new").touch()
+    assert modes == {(tmp_path / "new").stat().st_mode & 0o777}
 
 
 def test_verify_counts_sees_columns_out_of_order(tmp_path: Path) -> None:
@@ -492,8 +541,8 @@ def test_verify_counts_sees_columns_out_of_order(tmp_path: Path) -> None:
     LagCounts(Corpus.from_sentences([["a"] * 9]).vocabulary, [[rows]], [0, 2], across=False).save(tmp_path / "c")
     with pytest.raises(FormatError, match="out of order"):
         verify_counts(tmp_path / "c")
-    write_rows(tmp_path / "again.csr", rows)
-    assert RowsFile(tmp_path / "again.csr").map().indices.tolist() == [1, 0]
+    write_rows(tmp_path / "again.safetensors", rows)
+    assert RowsFile(tmp_path / "again.safetensors").map().indices.tolist() == [1, 0]
 
 
 def test_the_first_200k_tokens_of_elife_equal_a_naive_count(data_dir: Path, tmp_path: Path) -> None:

@@ -411,6 +411,8 @@ def test_damage_and_wrong_names(suffix: str, tmp_path: Path) -> None:
     packed = PACKERS[suffix](os.urandom(3000).hex().encode())
     path.write_bytes(packed + b"something else, long enough")
     assert "is damaged" in refused(lambda: read(path))
+    path.write_bytes(packed + bytes([packed[0] ^ 1]) + packed[1:])  # a second member
+    assert "breaks after 6,000 bytes of text" in refused(lambda: read(path)) or suffix == ".zst"
     middle = len(packed) // 2
     path.write_bytes(packed[:middle] + bytes(b ^ 255 for b in packed[middle : middle + 40]) + packed[middle + 40 :])
     if suffix != ".zst":  # Arrow writes zstd without a checksum: changed letters cannot be told
@@ -420,8 +422,9 @@ def test_damage_and_wrong_names(suffix: str, tmp_path: Path) -> None:
 def test_zstd_without_anything_to_read_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.zst"
     path.write_bytes(zstd(b"text\n"))
-    for module in ("compression", "zstandard", "pyarrow"):
-        monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    packings = [p._replace(make=None) if p.title == "zstd" else p for p in decompress._PACKINGS]
+    monkeypatch.setattr(decompress, "_PACKINGS", packings)
     with pytest.raises(MissingExtraError, match=r"pip install 'undertow\[arrow\]' "):
         read(path)
 

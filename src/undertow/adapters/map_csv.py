@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from undertow.files import finished_file
+from undertow.atomic import finished_file
 from undertow.models.dynamic.map_data import MapData
 
 

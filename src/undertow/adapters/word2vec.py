@@ -13,8 +13,8 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from undertow.atomic import finished_file
 from undertow.errors import FormatError, InputError
-from undertow.files import finished_file
 from undertow.text.vocabulary import check_word
 
 Floats = NDArray[np.float32]

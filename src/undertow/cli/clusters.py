@@ -35,7 +35,7 @@ def command(**given: Any) -> None:
     out, iterations, seed = given["out"], given["iterations"], given["seed"]
     if out == "-" and given["as_json"]:
         raise click.UsageError("Standard output takes the paths or the --json report, not both: give a file with -o.")
-    from undertow.files import check_file_target
+    from undertow.atomic import check_file_target
     from undertow.results.word_clusters import WordClusters
 
     began = time.perf_counter()

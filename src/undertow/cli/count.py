@@ -38,7 +38,7 @@ def command(**given: Any) -> None:
     INPUTS is one corpus directory; or text files, from which a corpus is built first, beside the counts; or several
     counts directories over one vocabulary, which are added. After an interruption the same command goes on.
     """
-    from undertow.files import check_directory_target
+    from undertow.atomic import check_directory_target
     from undertow.text.lag_counts import COUNTS, LagCounts, read_counts_manifest
 
     inputs, out, overwrite = given["inputs"], Path(given["out"]), given["overwrite"]

@@ -56,8 +56,8 @@ def command(
         raise click.UsageError(f"{format_} does not go to standard output: give a file with -o, or jsonl or text.")
     if out == "-" and as_json:
         raise click.UsageError("Standard output takes the vectors or the --json report, not both: give a file with -o.")
+    from undertow.atomic import check_file_target
     from undertow.cli.model import open_model
-    from undertow.files import check_file_target
 
     if out != "-":
         check_file_target(Path(out), overwrite=overwrite)
@@ -101,7 +101,7 @@ def format_of(out: str) -> str:
 def open_output(stack: ExitStack, out: str, format_: str, dimension: int, overwrite: bool) -> Any:
     """A writer to standard output, or to a file that gets its name when the stack ends well."""
     from undertow.adapters.token_vectors import LinesWriter, open_writer
-    from undertow.files import finished_file
+    from undertow.atomic import finished_file
 
     if out == "-":
         return LinesWriter(sys.stdout.buffer, format_, dimension)

@@ -44,7 +44,7 @@ def command(
 
     Every row of a document is credited with all its columns. INPUTS may be packed (gz, xz, bz2, zst).
     """
-    from undertow.files import check_file_target
+    from undertow.atomic import check_file_target
     from undertow.progress import Progress
     from undertow.text.event_documents import events_from_documents
     from undertow.text.event_files import event_lines, write_events

@@ -50,8 +50,8 @@ def command(model: str, out: str, format_: str | None, overwrite: bool, as_json:
         raise click.UsageError(f"A {chosen} does not go to standard output: give a file with -o.")
     if out == "-" and as_json:
         raise click.UsageError("Standard output takes the export or the --json report, not both: give a file with -o.")
+    from undertow.atomic import check_file_target
     from undertow.cli.model import open_model
-    from undertow.files import check_file_target
 
     if out != "-":
         check_file_target(Path(out), overwrite=overwrite)

@@ -63,7 +63,7 @@ def command(**given: Any) -> None:
 
 def open_or_count(lags: int, given: dict[str, Any], engine: Any, progress: ProgressFn, facts: dict[str, Any]) -> Any:
     """The counts to fit: those given, or those of the corpus or text, written beside the model and named in facts."""
-    from undertow.files import check_directory_target
+    from undertow.atomic import check_directory_target
     from undertow.text.lag_counts import COUNTS, LagCounts
 
     inputs = given["inputs"]

@@ -67,7 +67,7 @@ def fit_and_save(
     Settings and the target are checked before anything is read. While the fit runs, its checkpoints lie in the target's
     `.partial` directory, so that the same command goes on after a kill; they are removed with it at the end.
     """
-    from undertow.files import resumable_room
+    from undertow.atomic import resumable_staging
     from undertow.storage import check_target
 
     began = time.perf_counter()
@@ -81,8 +81,9 @@ def fit_and_save(
         model.set_params(
             callbacks=[lambda event: progress(Progress("fit", event.iteration, event.n_iter, unit, line(event)))]
         )
-        with resumable_room(Path(out), CHECKPOINTS, "fitting") as room:
-            model.fit(data, checkpoint=room) if engine is None else model.fit(data, engine=engine, checkpoint=room)
+        with resumable_staging(Path(out), CHECKPOINTS, "fitting") as staging:
+            where = {} if engine is None else {"engine": engine}
+            model.fit(data, checkpoint=staging, **where)
             model.save(out, overwrite=overwrite)
     facts |= report(data)
     show(facts | {"seconds": round(time.perf_counter() - began, 1)}, given["as_json"])

@@ -29,9 +29,9 @@ def command(tagger: str, inputs: tuple[str, ...], out: str, overwrite: bool, as_
     """
     if out == "-" and as_json:
         raise click.UsageError("Standard output takes the tags or the --json report, not both: give a file with -o.")
+    from undertow.atomic import check_file_target, finished_file
     from undertow.cli.embed import sentence_batches
     from undertow.cli.model import open_model
-    from undertow.files import check_file_target, finished_file
 
     if out != "-":
         check_file_target(Path(out), overwrite=overwrite)

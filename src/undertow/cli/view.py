@@ -17,8 +17,8 @@ from undertow.cli.common import json_option, overwrite_option, show
 @json_option
 def command(model: str, out: str, title: str | None, overwrite: bool, as_json: bool) -> None:
     """Write the map of MODEL (a dynamic embedding) as one HTML file that needs no network."""
+    from undertow.atomic import check_file_target
     from undertow.cli.model import open_model
-    from undertow.files import check_file_target
     from undertow.view.map_page import save_html
 
     check_file_target(Path(out), overwrite=overwrite)

@@ -1,4 +1,8 @@
-"""The one loop behind the engines with workers that can die: hand out, collect, count deaths, keep order."""
+"""The one loop behind the engines with workers that can die: hand out, collect, count deaths, keep order.
+
+Needed for the promises in docs/design.md that results are folded in shard order, with a bounded number of shards in
+flight, and that a shard is run again at most three times; `Processes` and `DaskCluster` both keep them by this loop.
+"""
 
 from __future__ import annotations
 
@@ -50,13 +54,13 @@ class Crew(Protocol):
 def in_order(crew: Crew, shards: Iterable[object]) -> Generator[Any, None, None]:
     """Yield the results in shard order, with at most 2 × workers shards drawn and not yet yielded."""
     source = enumerate(shards)
-    waiting: deque[Job] = deque()  # drawn, or bereaved; at most one fresh job waits for a worker
+    waiting: deque[Job] = deque()  # drawn, or lost its worker; at most one fresh job waits for a worker
     replies: dict[int, tuple[Job, bytes]] = {}
     drawn = done = 0
     exhausted = False
     while True:
         while True:
-            # A second chance goes first: everything after it in the order waits for it.
+            # A shard to run again goes first: everything after it in the order waits for it.
             while waiting and crew.offer(waiting[0]):
                 waiting.popleft()
             if waiting or exhausted or drawn - done >= AHEAD * crew.size():
@@ -72,7 +76,7 @@ def in_order(crew: Crew, shards: Iterable[object]) -> Generator[Any, None, None]
             job, reply = replies.pop(done)
             result = wire.open_reply(reply, job.name)
             done += 1
-            del reply  # the consumer may hold the floor for long: keep one copy of the result, not two
+            del reply  # the consumer may take long: keep one copy of the result, not two
             yield result
             del result
             continue

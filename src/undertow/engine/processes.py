@@ -1,4 +1,9 @@
-"""Worker processes on this machine; a killed worker is replaced and its shard is run again."""
+"""Worker processes on this machine; a killed worker is replaced and its shard is run again.
+
+Needed for the promise in docs/design.md (Engines) that a worker that dies costs its shard and not the run, and that a
+shard that kills three workers is named: `concurrent.futures.ProcessPoolExecutor` gives up all work when one process
+dies, and cannot say which shard it held.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +107,7 @@ class _Crew:
 
     def __init__(self, workers: list[_Worker], n: int, task: bytes, version: int) -> None:
         self.workers, self.n, self.task, self.version = workers, n, task, version
-        # Only a function that lives in the user's script needs the script: see _main_hidden.
+        # Only a function of the user's script, such as a tokenizer, needs the script: see _main_hidden.
         self.needs_main = b"__main__" in task
         self.failed_starts = 0
 
@@ -216,9 +221,9 @@ _main_lock = threading.Lock()
 
 @contextmanager
 def _main_hidden(hide: bool) -> Iterator[None]:
-    """Keep a spawned child from running the user's script again, which it does to find functions in it.
+    """Keep a spawned child from running the user's script again, which multiprocessing does to find functions in it.
 
-    Without this, `n_jobs=2` in a script with no `if __name__ == "__main__":` would fail.
+    Without this, `n_jobs=2` in a script with no `if __name__ == "__main__":` would fail (docs/design.md, Engines).
     """
     if not hide:
         yield

@@ -1,6 +1,8 @@
-"""How a job travels to another process and its outcome travels back.
+"""How a job is sent to another process and its result or exception comes back.
 
-Pickle is safe here: both ends are the same program, and the bytes never rest in a file.
+Needed for the promise of one-sentence errors (README.md, docs/design.md): what cannot be pickled, imported or unpickled
+on the other side is named, and an exception keeps its type and its traceback. Pickle is safe here: both ends are the
+same program, and the bytes never rest in a file.
 """
 
 from __future__ import annotations
@@ -85,7 +87,7 @@ def _failure(error: BaseException) -> bytes:
         # Exceptions with their own __init__ often pickle and then fail to unpickle: find out on this side.
         if type(pickle.loads(sent)[1]) is type(error):  # noqa: S301
             return sent
-    except Exception:  # the substitute below tells the story
+    except Exception:  # the substitute below carries the message
         pass
     substitute = EngineError(f"a worker raised {type(error).__name__}: {flat(error)}")
     return pickle.dumps((None, substitute, trace), pickle.HIGHEST_PROTOCOL)

@@ -26,8 +26,9 @@ import safetensors
 import safetensors.numpy
 from numpy.typing import NDArray
 
+from undertow.atomic import exclusive_lock
 from undertow.errors import InputError, short
-from undertow.files import exclusive, parse_json
+from undertow.files import parse_json
 from undertow.models.base import Estimator
 from undertow.text.corpus import Corpus
 from undertow.text.counting import corpus_key
@@ -140,7 +141,7 @@ def open_checkpoint(
             raise InputError(f"checkpoint={short(checkpoint)} must be a directory, a Checkpoint, or None.")
         checkpoint = Checkpoint(checkpoint)
     directory = checkpoint.path / f"{model.kind}-{fit_key(model, data)[:24]}"
-    with exclusive(directory, "fitting"):
+    with exclusive_lock(directory, "fitting"):
         opened = OpenCheckpoint(directory, checkpoint.every_seconds, rng, repeat_start)
         yield opened
         if not opened.interrupted:

@@ -21,9 +21,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from undertow.atomic import finished_file
 from undertow.engine import Engine
 from undertow.errors import InputError
-from undertow.files import finished_file
 from undertow.kernels.words.brown import bit_paths, merge_classes
 from undertow.kernels.words.exchange import Pass, class_counts, exchange_passes
 from undertow.models.base import (

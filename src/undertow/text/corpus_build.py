@@ -23,18 +23,10 @@ from typing import NamedTuple
 import numpy as np
 
 from undertow import progress as progress_
+from undertow.atomic import READY, DirectoryKind, check_directory_target, install_directory, resumable_staging
 from undertow.engine import count_workers, map_reduce, open_engine
 from undertow.errors import FormatError, InputError
-from undertow.files import (
-    READY,
-    Kind,
-    check_directory_target,
-    describe_files,
-    install_directory,
-    resumable_room,
-    write_array,
-    write_sealed,
-)
+from undertow.files import describe_files, write_array, write_sealed
 from undertow.progress import Progress, ProgressFn
 from undertow.text.corpus import (
     FORMAT,
@@ -53,7 +45,7 @@ from undertow.text.vocabulary import Vocabulary
 from undertow.text.word_counts import PREFIX, WordCounts
 
 SMALL_INPUT = 32 << 20  # starting processes costs more than they save below this many bytes of input
-CORPUS = Kind(
+CORPUS = DirectoryKind(
     "a corpus",
     MANIFEST,
     re.compile("|".join(map(re.escape, (TOKENS, OFFSETS, VOCABULARY, MANIFEST)))),
@@ -77,8 +69,6 @@ class Job(NamedTuple):
 
     part: str
     chunk: Chunk | None
-    tokenizer: Tokenizer | CallableTokenizer
-    keep_empty: bool
 
 
 def build_corpus(
@@ -119,7 +109,7 @@ def build_corpus(
     path = Path(os.path.abspath(path))
     check_directory_target(path, CORPUS, overwrite=overwrite)
     sources = expand_inputs(inputs)
-    with resumable_room(path, PART, "building a corpus") as room:
+    with resumable_staging(path, PART, "building a corpus") as staging:
         report = ReadingReport()
         total = sum(os.path.getsize(s) for s in sources if s != "-") if "-" not in sources else None
         workers = count_workers(n_jobs)
@@ -140,22 +130,23 @@ def build_corpus(
                     done_before, source = done_before + read, chunk.source
                 read = chunk.bytes_read
                 name = f"part-{number:06d}-{_key(chunk, rule, keep_empty)}.npz"
-                there = not isinstance(rule, CallableTokenizer) and _readable(room / name)
+                there = not isinstance(rule, CallableTokenizer) and _readable(staging / name)
                 reused += there
                 parts.append(name)
-                yield Job(str(room / name), None if there else chunk, rule, keep_empty)
+                yield Job(str(staging / name), None if there else chunk)
                 progress(Progress("read", done_before + read, total, "B"))
 
         def fold(n_sentences: int, part: str) -> int:
             nonlocal counts
             text = read_part(Path(part))
             if counts is None:  # by now what reading and cutting take is in memory
-                counts = WordCounts(room, _room_for_words(memory))
+                counts = WordCounts(staging, _room_for_words(memory))
             counts.add(text.types, text.counts.tolist())
             return n_sentences + len(text.lengths)
 
+        make = functools.partial(make_part, tokenizer=rule, keep_empty=keep_empty)
         with open_engine(n_jobs=workers) as engine:
-            n_sentences = map_reduce(make_part, jobs(), fold, initial=0, engine=engine)
+            n_sentences = map_reduce(make, jobs(), fold, initial=0, engine=engine)
         if not counts and not (keep_empty and n_sentences):
             raise InputError(f"There is no word in {', '.join(sources)}: check the files and their format.")
         chosen = choose_vocabulary(
@@ -167,9 +158,9 @@ def build_corpus(
             boundary=boundary,
             classes=unknown_classes,
         )
-        ready = room / READY
+        ready = staging / READY
         ready.mkdir()
-        n_tokens = _translate([room / p for p in parts], ready, chosen, progress)
+        n_tokens = _translate([staging / p for p in parts], ready, chosen, progress)
         manifest = {
             "format": FORMAT,
             "version": VERSION,
@@ -187,7 +178,7 @@ def build_corpus(
             "files": describe_files(ready, [TOKENS, OFFSETS, VOCABULARY]),
         }
         write_sealed(ready / MANIFEST, manifest)
-        install_directory(room, path, CORPUS, overwrite=overwrite)
+        install_directory(staging, path, CORPUS, overwrite=overwrite)
     return BuildReport(report, len(parts), reused)
 
 
@@ -223,10 +214,10 @@ def _checked(
         yield word, count
 
 
-def make_part(job: Job) -> str:
-    """Tokenise a chunk and keep it; runs in a worker."""
+def make_part(job: Job, tokenizer: Tokenizer | CallableTokenizer, keep_empty: bool) -> str:
+    """Tokenize a chunk and keep it; runs in a worker."""
     if job.chunk is not None:
-        text = job.tokenizer.tokenise(job.chunk.data, tokenised=job.chunk.tokenised, keep_empty=job.keep_empty)
+        text = tokenizer.tokenise(job.chunk.data, tokenised=job.chunk.tokenised, keep_empty=keep_empty)
         _write_part(Path(job.part), text)
     return job.part
 

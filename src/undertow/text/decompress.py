@@ -1,7 +1,11 @@
-"""From a file name to blocks of uncompressed bytes: what a file is, is told by its first bytes, not its name.
+"""From a file name to blocks of uncompressed bytes. The first bytes of a file decide how it is read, not its name.
 
-Compression is undone block by block with bounded output, so a small file that unpacks to a huge one costs
-time and no memory. Nothing here seeks: standard input and named pipes are read like files.
+The standard library decompresses, block by block with bounded output, so a small file that unpacks to a huge one costs
+time and no memory. Its decompressor objects are used and not its file objects: `bz2.open` and `lzma.open` stop without
+an error at a second member (as pbzip2 and `xz -T` write them) that is damaged or follows padding, and the rest of the
+text would be missing; here it is an error that says how many bytes of text came before. The speed is the same: 0.25 s
+of processor time for 20 MB of English in xz by either. Nothing here seeks: standard input and named pipes are read like
+files.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ import re
 import sys
 import zlib
 from collections.abc import Callable, Iterator
-from typing import IO, Any, NamedTuple, Protocol
+from typing import IO, NamedTuple, Protocol
 
 from undertow.errors import InputError, missing_extra
 
@@ -34,21 +38,53 @@ class _Decompressor(Protocol):
     def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
 
 
+class _Gunzip:
+    """`zlib` with the interface of its siblings: it keeps the input that did not fit the output itself."""
+
+    def __init__(self) -> None:
+        self._zlib = zlib.decompressobj(wbits=31)  # 31: gzip header and checksum
+
+    @property
+    def eof(self) -> bool:
+        return self._zlib.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._zlib.unused_data
+
+    def decompress(self, data: bytes, max_length: int, /) -> bytes:
+        return self._zlib.decompress(self._zlib.unconsumed_tail + data, max_length)
+
+
+class _DamagedError(Exception):
+    """A compressed stream holds what it should not."""
+
+
+try:
+    from compression import zstd  # Python 3.14
+except ImportError:
+    _make_zstd: Callable[[], _Decompressor] | None = None  # pyarrow reads it: see _arrow_zstd_blocks
+    _ZstdError: type[Exception] = _DamagedError
+else:
+    _make_zstd, _ZstdError = zstd.ZstdDecompressor, zstd.ZstdError
+
+
 class _Packing(NamedTuple):
-    """A way files are compressed: what it is called, how its files are named and how they begin."""
+    """A way files are compressed: what it is called, how its files are named, how they begin and what reads them."""
 
     title: str
     suffix: str
     magic: re.Pattern[bytes]
+    make: Callable[[], _Decompressor] | None
 
 
 _PACKINGS = (
-    _Packing("gzip", ".gz", re.compile(rb"\x1f\x8b\x08")),
+    _Packing("gzip", ".gz", re.compile(rb"\x1f\x8b\x08"), _Gunzip),
     # "BZh9" alone could begin a text: the block or end mark must follow
-    _Packing("bzip2", ".bz2", re.compile(rb"BZh[1-9](?:1AY&SY|\x17\x72\x45\x38\x50\x90)")),
-    _Packing("xz", ".xz", re.compile(rb"\xfd7zXZ\x00")),
+    _Packing("bzip2", ".bz2", re.compile(rb"BZh[1-9](?:1AY&SY|\x17\x72\x45\x38\x50\x90)"), bz2.BZ2Decompressor),
+    _Packing("xz", ".xz", re.compile(rb"\xfd7zXZ\x00"), lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ)),
     # the second is a skippable frame, with which parallel zstd writers begin
-    _Packing("zstd", ".zst", re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")),
+    _Packing("zstd", ".zst", re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"), _make_zstd),
 )
 
 _NOT_TEXT = (
@@ -169,65 +205,11 @@ def _plain(source: Source) -> Iterator[bytes]:
         yield block
 
 
-class _Gunzip:
-    """`zlib` with the interface of its siblings: it keeps the input that did not fit the output itself."""
-
-    def __init__(self) -> None:
-        self._zlib = zlib.decompressobj(wbits=31)  # 31: gzip header and checksum
-
-    @property
-    def eof(self) -> bool:
-        return self._zlib.eof
-
-    @property
-    def unused_data(self) -> bytes:
-        return self._zlib.unused_data
-
-    def decompress(self, data: bytes, max_length: int, /) -> bytes:
-        return self._zlib.decompress(self._zlib.unconsumed_tail + data, max_length)
-
-
-class _Zstandard:
-    """The `zstandard` package, fed little at a time because it cannot bound its output."""
-
-    feed = 4096
-
-    def __init__(self, zstandard: Any) -> None:
-        self._object = zstandard.ZstdDecompressor().decompressobj()
-        self._waiting = b""
-
-    @property
-    def eof(self) -> bool:
-        return bool(self._object.eof)
-
-    @property
-    def unused_data(self) -> bytes:
-        return bytes(self._object.unused_data) + self._waiting
-
-    def decompress(self, data: bytes, _max_length: int, /) -> bytes:
-        data = self._waiting + data
-        out = b""
-        at = 0
-        while at < len(data) and not out and not self.eof:
-            out = self._object.decompress(data[at : at + self.feed])
-            at += self.feed
-        self._waiting = data[at:]
-        return out
-
-
 def _unpack(source: Source, packing: _Packing) -> Iterator[bytes]:
     """Decompress a source, all its members one after another, and tell where it breaks off."""
     n_out = 0
     try:
-        if packing.title == "zstd":
-            blocks = _zstd_blocks(source)
-        else:
-            make: dict[str, Callable[[], _Decompressor]] = {
-                "gzip": _Gunzip,
-                "bzip2": bz2.BZ2Decompressor,
-                "xz": lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ),
-            }
-            blocks = _members(source, packing, make[packing.title])
+        blocks = _arrow_zstd_blocks(source) if packing.make is None else _members(source, packing, packing.make)
         for block in blocks:
             n_out += len(block)
             yield block
@@ -236,16 +218,12 @@ def _unpack(source: Source, packing: _Packing) -> Iterator[bytes]:
             f"{shown(source.name)} ends in the middle of its {packing.title} stream after {n_out:,} bytes of "
             "text: fetch it again."
         ) from None
-    except (zlib.error, lzma.LZMAError, OSError, _DamagedError) as e:
+    except (zlib.error, lzma.LZMAError, OSError, _ZstdError, _DamagedError) as e:
         reason = " ".join(str(e).split()).rstrip(".")
         raise InputError(
             f"{shown(source.name)} is damaged, its {packing.title} stream breaks after {n_out:,} bytes of "
             f"text ({reason}): fetch it again."
         ) from None
-
-
-class _DamagedError(Exception):
-    """A compressed stream holds what it should not."""
 
 
 def _members(source: Source, packing: _Packing, make: Callable[[], _Decompressor]) -> Iterator[bytes]:
@@ -273,34 +251,8 @@ def _next_member(source: Source, packing: _Packing, data: bytes) -> bytes:
     return data
 
 
-def _zstd_blocks(source: Source) -> Iterator[bytes]:
-    """Zstandard by whatever can read it here: Python 3.14 itself, `zstandard`, or pyarrow."""
-    make, error = _zstd_decompressor()
-    if make is None:
-        yield from _zstd_blocks_pyarrow(source)
-        return
-    try:
-        yield from _members(source, _PACKINGS[-1], make)
-    except error as e:
-        raise _DamagedError(str(e)) from None
-
-
-def _zstd_decompressor() -> tuple[Callable[[], _Decompressor] | None, type[Exception]]:
-    try:
-        from compression import zstd
-
-        return zstd.ZstdDecompressor, zstd.ZstdError
-    except ImportError:
-        pass
-    try:
-        import zstandard
-
-        return lambda: _Zstandard(zstandard), zstandard.ZstdError
-    except ImportError:
-        return None, _DamagedError
-
-
-def _zstd_blocks_pyarrow(source: Source) -> Iterator[bytes]:
+def _arrow_zstd_blocks(source: Source) -> Iterator[bytes]:
+    """The text of a zstd stream by pyarrow, for a Python that cannot read it itself."""
     try:
         import pyarrow
     except ImportError as e:

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from undertow.atomic import finished_file
 from undertow.errors import InputError
-from undertow.files import finished_file
 from undertow.text.decompress import open_source, packing_suffix, shown, uncompressed_blocks
 from undertow.text.events import Events, Record, pick_columns
 

@@ -2,7 +2,7 @@
 
 All the linear dynamical system and the spectral starts need to know of a corpus. Additive: the counts of two texts
 over one vocabulary are the sum of theirs. In memory or in a directory: one file for each lag and block of rows
-(`csr_file`), `vocabulary.txt` with the words' counts, and `manifest.json`, written last.
+(`count_shards`), `vocabulary.txt` with the words' counts, and `manifest.json`, written last.
 """
 
 from __future__ import annotations
@@ -22,33 +22,29 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from undertow import progress as progress_
+from undertow.atomic import (
+    READY,
+    DirectoryKind,
+    check_directory_target,
+    install_directory,
+    resumable_staging,
+    temporary_staging,
+)
 from undertow.engine import Engine, Serial, Threads, count_workers
 from undertow.errors import FormatError, InputError, short
-from undertow.files import (
-    READY,
-    Fields,
-    Kind,
-    check_directory_target,
-    check_files,
-    describe_files,
-    install_directory,
-    reread_if_replaced,
-    resumable_room,
-    temporary_room,
-    write_sealed,
-)
+from undertow.files import Fields, check_files, describe_files, reread_if_replaced, write_sealed
 from undertow.progress import Progress, ProgressFn
 from undertow.text import counting
 from undertow.text.corpus import MANIFEST, VOCABULARY, Corpus, read_manifest
-from undertow.text.csr_file import Rows, RowsFile, check_rows, narrow, write_rows
+from undertow.text.count_shards import Rows, RowsFile, check_rows, narrow, write_rows
 from undertow.text.vocabulary import Vocabulary
 
 FORMAT = "undertow counts"
-VERSION = 1
-COUNTS = Kind(
+VERSION = 2  # 1: shards of an own format (.csr)
+COUNTS = DirectoryKind(
     "counts",
     MANIFEST,
-    re.compile(rf"{re.escape(VOCABULARY)}|{re.escape(MANIFEST)}|lag\d+-rows\d+\.csr"),
+    re.compile(rf"{re.escape(VOCABULARY)}|{re.escape(MANIFEST)}|lag\d+-rows\d+\.(csr|safetensors)"),
     lambda manifest: manifest.get("format") == FORMAT,
 )
 WORK = re.compile(r"work(-[0-9a-f]{24})?")  # without its hash: of an undertow that could not tell whose it was
@@ -221,14 +217,14 @@ class LagCounts:
             raise InputError("There are no counts to add: give at least one.")
         vocabulary, edges = _check_addable(parts)
         n_files = parts[0].lags * (len(edges) - 1)
-        with temporary_room(out) as room:
+        with temporary_staging(out) as staging:
             names: list[list[str]] = [[] for _ in range(parts[0].lags)]
             for done, (k, b, rows) in enumerate(_summed(parts, edges)):
-                names[k - 1].append(f"lag{k:03d}-rows{b:05d}.csr")
-                write_rows(room / READY / names[k - 1][-1], rows)
+                names[k - 1].append(f"lag{k:03d}-rows{b:05d}.safetensors")
+                write_rows(staging / READY / names[k - 1][-1], rows)
                 progress(Progress("merge", done + 1, n_files, "block"))
-            _finish(room / READY, vocabulary, names, edges, parts[0].across, _one_rule(parts))
-            install_directory(room, out, COUNTS, overwrite=overwrite)
+            _finish(staging / READY, vocabulary, names, edges, parts[0].across, _one_rule(parts))
+            install_directory(staging, out, COUNTS, overwrite=overwrite)
         return cls.open(target, verify=False)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
@@ -260,7 +256,7 @@ class LagCounts:
         for k in range(1, lags + 1):
             blocks.append([])
             for b in range(len(edges) - 1):
-                name = f"lag{k:03d}-rows{b:05d}.csr"
+                name = f"lag{k:03d}-rows{b:05d}.safetensors"
                 if name not in manifest["files"]:
                     raise damaged
                 file = RowsFile(path / name)
@@ -399,9 +395,9 @@ def _count_to_directory(
     cut = counting.plan(corpus, lags, edges, engine, memory)
     if cut.n_workers != engine.n_workers:
         engine = Serial()
-    with resumable_room(out, WORK, "counting") as room:
-        work = room / work_name(corpus, lags, across, edges, cut.run)
-        for other in room.glob("work*"):
+    with resumable_staging(out, WORK, "counting") as staging:
+        work = staging / work_name(corpus, lags, across, edges, cut.run)
+        for other in staging.glob("work*"):
             if other != work:  # of another corpus, other options, or cut for another memory
                 shutil.rmtree(other)
         work.mkdir(exist_ok=True)
@@ -412,8 +408,8 @@ def _count_to_directory(
                 path.unlink()  # a file that a killed worker was writing, or an earlier manifest
         _finish(work, corpus.vocabulary, names, edges, across, corpus.manifest.get("tokenizer"))
         # under its new name it is never taken for work again: from here on it could be the directory it replaced
-        os.rename(work, room / READY)
-        install_directory(room, out, COUNTS, overwrite=overwrite)
+        os.rename(work, staging / READY)
+        install_directory(staging, out, COUNTS, overwrite=overwrite)
     return LagCounts.open(target, verify=False)
 
 

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from undertow.atomic import finished_file
 from undertow.errors import InputError
-from undertow.files import finished_file
 from undertow.models.dynamic.map_data import MapData
 from undertow.view.map_geometry import Plane, census, chance_distance, check_map, plane
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from undertow.atomic import check_file_target, finished_file
 from undertow.errors import InputError, missing_extra
-from undertow.files import check_file_target, finished_file
 from undertow.models.dynamic.map_data import MapData
 from undertow.view.map_frame import DPI, SIZE, FrameDrawer
 from undertow.view.map_geometry import check_map
