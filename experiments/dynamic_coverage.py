@@ -101,8 +101,8 @@ def score(model: FittedMap, truth: Truth) -> Score:
         )
     )
     slope = float((odds * true_odds).sum() / (true_odds**2).sum())
-    means = (float(np.mean(v)) for v in (inside, widths, errors))
-    return Score(*means, slope, odds_covered(model, truth.x[:, i], truth.y[:, j]))
+    covered, width, bias = (float(np.mean(v)) for v in (inside, widths, errors))
+    return Score(covered, width, bias, slope, odds_covered(model, truth.x[:, i], truth.y[:, j]))
 
 
 def odds_covered(model: FittedMap, x: Any, y: Any) -> float:
@@ -171,7 +171,7 @@ def main() -> int:
     free, wrong, all_ = [], 0, 0
     for case, dim in plan:
         results = [run(case, dim, seed) for seed in range(seeds)]
-        false, listed = (sum(r[k] for r in results) for k in (1, 2))
+        false, listed = sum(r[1] for r in results), sum(r[2] for r in results)
         wrong, all_ = wrong + false, all_ + (listed if case.drift[1] == 0 else 0)
         for form in FORMS:
             mean = Score(*np.mean([r[0][form] for r in results], axis=0).tolist())

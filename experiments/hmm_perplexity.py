@@ -13,26 +13,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import lzma
-import os
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from data import wikitext
 from kneser_ney import KneserNey
 from source_key import work_of
-
 from undertow import HMM, LDS, Corpus
 
 HERE = Path(__file__).parent
-
-
-def lines(split: str) -> list[list[str]]:
-    data = Path(os.environ.get("UNDERTOW_DATA", HERE.parents[1] / "shared" / "data"))
-    with lzma.open(data / "text" / f"wikitext2.{split}.txt.xz", "rt", encoding="utf-8") as f:
-        return [[*line.split(), "<eos>"] for line in f]
 
 
 def hmm(**settings: Any) -> dict[str, Any]:
@@ -76,11 +69,11 @@ class Text:
     """What rows are fitted to and scored on."""
 
     def __init__(self, quick: bool, select: bool) -> None:
-        train = lines("train")
+        train = wikitext("train")
         if quick:
             train = train[: len(train) // 20]
         cut = round(0.9 * len(train))
-        held = train[cut:] if select or quick else lines("valid")
+        held = train[cut:] if select or quick else wikitext("valid")
         self.train = Corpus.from_sentences(train[:cut] if select or quick else train)
         self.held = Corpus.from_sentences(held, vocabulary=self.train.vocabulary)
         words = (w for line in held for w in line)
@@ -100,8 +93,8 @@ def smaller(settings: dict[str, Any]) -> dict[str, Any]:
 def run(row: dict[str, Any], text: Text, quick: bool) -> Any:
     """log p of each token of the held text."""
     if row["kind"] == "kn":
-        model = KneserNey(row["n"]).fit(text.train.ids, len(text.train.vocabulary))
-        return np.log(model.probabilities(text.held.ids))
+        ngrams = KneserNey(row["n"]).fit(text.train.ids, len(text.train.vocabulary))
+        return np.log(ngrams.probabilities(text.held.ids))
     settings = row["settings"]
     if row["kind"] == "lds":
         lds = LDS(**(dict(settings, n_components=20, n_iter=3) if quick else settings), n_jobs=-1).fit(text.train)

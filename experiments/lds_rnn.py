@@ -28,9 +28,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from source_key import work_of
-from wikitext_data import first, read_tokens
 
+from data import first, wikitext
+from source_key import work_of
 from undertow import LDS, Corpus
 from undertow.neural import RNNLM
 from undertow.neural.training import perplexity, train
@@ -320,7 +320,7 @@ def main() -> None:
         kept = work_of(options.work, __file__) / f"rnn-{scale.units}-{scale.words}-{scale.tokens}-{n_iter}.json"
     done = Kept(kept)
 
-    lines, valid = first(read_tokens("train"), scale.tokens), first(read_tokens("valid"), 2 * scale.dev)
+    lines, valid = first(wikitext("train"), scale.tokens), first(wikitext("valid"), 2 * scale.dev)
     chosen = {name: rates[0] for name, rates in scale.rates.items()}
     if scale.select:
         part = first(lines, scale.select)
