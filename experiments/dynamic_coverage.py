@@ -15,18 +15,18 @@ frequencies; and as the map on which `movers` tests movement, whose frequencies 
 
 Exit code 1 unless with free frequencies three quarters of the log-odds ratios are in their bands, with at most 10 %
 false movers.
-Writes experiments/results/dynamic_coverage.md.
+Writes experiments/results/dynamic_coverage.json and .md.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from pages import write_page
 from undertow import DynamicEmbedding
 from undertow.models.dynamic.queries import distance
 from undertow.models.dynamic.state import FittedMap
@@ -148,7 +148,6 @@ def run(case: Case, dim: int, seed: int) -> tuple[dict[str, Score], int, int]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "dynamic_coverage.md")
     options = parser.parse_args()
     plan = [(case, 2) for case in CASES] + [(CASES[0], 1), (CASES[0], 3)]
     seeds = 2
@@ -195,7 +194,8 @@ def main() -> int:
         "",
     ]
     if not options.quick:
-        options.out.write_text("\n".join(lines), encoding="utf-8")
+        settings = {"seeds": seeds, "cases": [{**case._asdict(), "dim": dim} for case, dim in plan]}
+        write_page("dynamic_coverage", "\n".join(lines), __file__, settings)
     return 0 if np.mean(free) >= 0.75 and wrong <= 0.1 * max(all_, 1) else 1
 
 

@@ -24,6 +24,7 @@ import scipy.sparse as sp
 from scipy.stats import spearmanr
 
 from data import data_dir
+from pages import write_page
 from source_key import work_of
 from undertow import DynamicEmbedding, Events
 from undertow.models.dynamic.filter import Settings
@@ -464,7 +465,6 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=150)
     parser.add_argument("--columns", type=int, default=1000)
     parser.add_argument("--dims", type=int, nargs="+", default=[2, 5, 10])
-    parser.add_argument("--out", type=Path, default=HERE / "results" / "dynamic_nips.md")
     parser.add_argument("--quick", action="store_true", help="well under half a minute; fails if a direction is wrong")
     args = parser.parse_args()
     path = data_dir() / "time" / "nips-1987-1997.jsonl.xz"
@@ -488,7 +488,7 @@ def main() -> None:
         parts[name] += f"\n\n({time.process_time() - cpu:.0f} CPU s, {time.perf_counter() - began:.0f} s.)"
         print(parts[name], flush=True)
     text = report(results, args.dims, (args.rows, args.columns), parts)
-    args.out.write_text(text, encoding="utf-8")
+    write_page("dynamic_nips", text, __file__, vars(args))
     print(text)
 
 

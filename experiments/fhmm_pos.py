@@ -41,6 +41,7 @@ from data import (
     tab_separated,
     tokenized,
 )
+from pages import words_from, write_page
 from representations import Learned, clusters, kept, key_of, lds, word2vec
 from scoring import Row, Rows, groups, mcnemar, processor_seconds, right, shown_p, spread
 from source_key import work_of
@@ -314,7 +315,7 @@ def full(options: Any) -> int:
     ]
     if options.report:
         names = [n for n in names if models.is_kept(n)]
-    write(scale, data, harness, done, held_out_scores(models, names), "fhmm_pos.md")
+    write(scale, data, harness, done, held_out_scores(models, names), "fhmm_pos")
     return 0
 
 
@@ -344,7 +345,7 @@ def much(options: Any) -> int:
         found = [harness.row(name, seed, build) for seed in range(VECTOR_SEEDS if has_vectors(name) else 1)]
         if found := [row for row in found if row is not None]:
             done[name] = found
-    write(MUCH, data, harness, done, {}, "fhmm_much.md")
+    write(MUCH, data, harness, done, {}, "fhmm_much")
     return 0
 
 
@@ -373,10 +374,7 @@ def write(
     lines += _likelihoods(harness.models, scores) if scores else []
     text = "\n".join(lines)
     print(text)
-    page = Path(__file__).parent / "results" / name
-    before = page.read_text(encoding="utf-8") if page.exists() else ""
-    words = NOTES + before.split(NOTES, 1)[1] if NOTES in before else ""  # written by hand, kept
-    page.write_text(f"{text.rstrip()}\n\n{words}", encoding="utf-8")
+    write_page(name, f"{text.rstrip()}\n\n{words_from(name, NOTES)}", __file__, scale._asdict())
 
 
 def _errors(data: Data, harness: Harness, done: dict[str, list[Row]]) -> list[str]:

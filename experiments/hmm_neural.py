@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from data import first, wikitext
+from pages import write_page
 from source_key import work_of
 from undertow import HMM, Corpus
 from undertow.neural.hmm import Options, fit_neural
@@ -101,7 +102,7 @@ def main() -> None:
     if given.quick:
         low, dense = (kept[k]["valid"] for k in sorted(kept, reverse=True))
         sys.exit(None if low < 1.05 * dense else f"the low rank has {low:.1f}, dense {dense:.1f}")
-    (HERE / "results" / "hmm_neural.md").write_text(page, encoding="utf-8")
+    write_page("hmm_neural", page, __file__, vars(given), data=kept)
 
 
 def table(kept: dict[str, Any], text: Corpus, valid: Corpus, given: argparse.Namespace) -> str:

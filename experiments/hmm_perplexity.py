@@ -22,6 +22,7 @@ import numpy as np
 
 from data import wikitext
 from kneser_ney import KneserNey
+from pages import words_from, write_page
 from source_key import work_of
 from undertow import HMM, LDS, Corpus
 
@@ -137,7 +138,6 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--select", action="store_true", help="fit on nine tenths of train, score on the rest")
     parser.add_argument("--work", type=Path, default=HERE / "work")
-    parser.add_argument("--out", type=Path, default=HERE / "results" / "hmm_perplexity.md")
     given = parser.parse_args()
     work = work_of(given.work, __file__) / ("quick" if given.quick else "select" if given.select else "valid")
     work.mkdir(parents=True, exist_ok=True)
@@ -169,9 +169,8 @@ def main() -> None:
         best = max(log_p[text.counted].mean() for log_p in logs.values())
         sys.exit(None if both[text.counted].mean() > best else "The HMM adds nothing to the 5-gram.")
     if not given.select:
-        before = given.out.read_text(encoding="utf-8") if given.out.exists() else ""
-        notes = "\n" + NOTES + before.split(NOTES, 1)[1] if NOTES in before else ""  # written by hand, kept
-        given.out.write_text(page + notes, encoding="utf-8")
+        notes = words_from("hmm_perplexity", NOTES)
+        write_page("hmm_perplexity", f"{page}\n{notes}" if notes else page, __file__, ROWS, data=done)
 
 
 if __name__ == "__main__":

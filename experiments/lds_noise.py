@@ -31,6 +31,7 @@ import numpy as np
 from scipy.stats import binomtest
 
 from data import Tagged, craft_articles, elife, first, respell
+from pages import write_page
 from undertow import Corpus, LagCounts
 from undertow.engine.blas import one_blas_thread
 from undertow.kernels.gaussian.gains import gain_at_missing
@@ -424,7 +425,7 @@ def main() -> None:
     lines = page(rows, gap, text, scale, "CRAFT train" if options.quick else "eLife", *sizes)
     print("\n".join(lines))
     if not options.quick:
-        (Path(__file__).parent / "results" / "lds_noise.md").write_text("\n".join(lines), encoding="utf-8")
+        write_page("lds_noise", "\n".join(lines), __file__, scale._asdict())
     ours = rows["full-rank"]
     for noise in NOISES[1:]:
         if not (ours.perplexity < rows[noise].perplexity and ours.hits.mean() > rows[noise].hits.mean()):

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from data import Tagged, craft_articles, elife, elife_counts, respell, sample
+from pages import write_page
 from representations import Learned, lds, word2vec
 from scoring import Rows, mcnemar, spread
 from undertow import LDS, Corpus, LagCounts
@@ -153,7 +154,7 @@ def main() -> None:
             )
             used = f"Settings: {LDS(random_state=0, n_jobs=2)!r}, all else by default, changed by {options.lds}."
             text = "\n".join([*lines[:-3], "", paper, "", used, ""])
-            (Path(__file__).parent / "results" / "lds_pos.md").write_text(text, encoding="utf-8")
+            write_page("lds_pos", text, __file__, vars(options))
 
 
 if __name__ == "__main__":

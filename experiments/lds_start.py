@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from data import elife_counts, first, wikitext
+from pages import write_page
 from undertow import LDS, Corpus, LagCounts
 
 SHOWN = (1, 2, 3, 5, 10, 20, 30, 50, 100)
@@ -95,7 +96,7 @@ def main() -> None:
         raise SystemExit("a likelihood is not finite")
     if not options.quick:
         name = "lds_start" if options.text == "elife" else f"lds_start_{options.text}"
-        (Path(__file__).parent / "results" / f"{name}.md").write_text("\n".join(lines), encoding="utf-8")
+        write_page(name, "\n".join(lines), __file__, vars(options), data={"runs": runs, "seconds": seconds})
     if options.quick and not holds:
         sys.exit("EM from the subspace start is not ahead of EM from random starts.")
 

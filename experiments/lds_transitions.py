@@ -32,6 +32,7 @@ from scipy.sparse.linalg import LinearOperator, svds
 from scipy.stats import poisson
 
 from data import elife, first, wikitext
+from pages import write_page
 from undertow import LDS, Corpus, LagCounts
 from undertow.kernels.gaussian.linalg import sqrt_and_inverse
 from undertow.models.lds.queries import transition_loadings
@@ -369,7 +370,7 @@ def main() -> None:
     ]
     print("\n".join(lines))
     if not options.quick:
-        (Path(__file__).parent / "results" / "lds_transitions.md").write_text("\n".join(lines), encoding="utf-8")
+        write_page("lds_transitions", "\n".join(lines), __file__, vars(options))
     rivals = [blocks[name][1] for name in ("the same, shuffled", "LDS, SSID alone", "LDS, SSID alone, uniform noise")]
     if not blocks["LDS, EM"][1] > 1.5 * max(1.0, *rivals):
         sys.exit("The transitions after EM do not stand out on held-out text.")

@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from data import biomedical, first_tokens, general, sample, tab_separated
+from pages import notes_of, write_page
 from representations import Models, Sizes
 from scoring import Row, Rows, Tags, bootstrap, f1, processor_seconds, seeds_of, shown_p, span_counts, spread
 from tagging_pos import BIOMEDICAL_TOKENS, GENERAL_SHARE, LDS_VIEW, LEXICALISED, QUICK_TOKENS, VECTORS, Problem, took
@@ -184,10 +185,8 @@ def full(options: Any) -> None:
         lines += table(problem, done)
         head = ["| | tokens | processor seconds | by the clock |", "|---|---|---|---|"]
         tail += [f"{problem.name}:", "", *head, *took(problem.models), ""]
-    path = Path(__file__).parent / "results" / "tagging_ner.md"
-    notes = path.with_name("tagging_ner.notes.md")
-    more = notes.read_text(encoding="utf-8") if notes.exists() else ""
-    path.write_text("\n".join([*lines, *tail]) + more, encoding="utf-8")
+    text = "\n".join([*lines, *tail]) + notes_of("tagging_ner")
+    write_page("tagging_ner", text, __file__, vars(options))
     print("\n".join(lines))
 
 

@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from data import N_ARTICLES, Tagged, biomedical, craft_articles, ewt, first_tokens, general, sample, universal
+from pages import notes_of, write_page
 from representations import Models, Sizes
 from scoring import Row, Rows, Tags, groups, mcnemar, processor_seconds, right, seeds_of, shown_p, spread
 from undertow.results.tagging import CRFTagger, LocalTagger, Paths, Posteriors, States, Vectors
@@ -276,10 +277,10 @@ def full(options: Any) -> None:
         sections += table(problem, done)
         learned[problem.name.split()[0].rstrip(",")] = took(problem.models)
     print("\n".join(sections))
-    write(sections, learned)
+    write(sections, learned, options)
 
 
-def write(sections: list[str], learned: dict[str, list[str]]) -> None:
+def write(sections: list[str], learned: dict[str, list[str]], options: argparse.Namespace) -> None:
     head = [
         "# Part-of-speech tags with and without what models know of the words",
         "",
@@ -291,10 +292,8 @@ def write(sections: list[str], learned: dict[str, list[str]]) -> None:
     tail = ["## Seconds to learn the representations", ""]
     for name, lines in learned.items():
         tail += [f"{name}:", "", "| | tokens | processor seconds | by the clock |", "|---|---|---|---|", *lines, ""]
-    path = Path(__file__).parent / "results" / "tagging_pos.md"
-    notes = path.with_name("tagging_pos.notes.md")
-    more = notes.read_text(encoding="utf-8") if notes.exists() else ""
-    path.write_text("\n".join([*head, *sections, *tail]) + more, encoding="utf-8")
+    text = "\n".join([*head, *sections, *tail]) + notes_of("tagging_pos")
+    write_page("tagging_pos", text, __file__, vars(options))
 
 
 def select(work: Path, only: list[str] | None) -> None:
