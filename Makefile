@@ -4,17 +4,23 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 CORE   := $(VENV)/.core
 DEV    := $(VENV)/.dev
+# workers of the tests; tests/conftest.py says what each does
+JOBS   ?= 2
 
-.PHONY: demo test check lint format clean
+.PHONY: demo test check coverage lint format clean
 demo: $(CORE)
 	$(BIN)/undertow demo --out demo-output
 
 test: $(DEV) lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(JOBS)
 
 # the fast part of the tests, for every change; `make test` is everything
 check: $(DEV) lint
-	$(BIN)/python -m pytest -q -m "not slow"
+	$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow"
+
+# which lines of src/ the tests run: a table, and pages in htmlcov/
+coverage: $(DEV)
+	$(BIN)/python -m pytest -q -n $(JOBS) --cov --cov-report=term --cov-report=html
 
 lint: $(DEV)
 	$(BIN)/ruff check .
@@ -38,4 +44,4 @@ $(DEV): pyproject.toml constraints.txt | $(BIN)/python
 	touch $@ $(CORE)
 
 clean:
-	rm -rf $(VENV) demo-output
+	rm -rf $(VENV) demo-output htmlcov .coverage*

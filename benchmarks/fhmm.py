@@ -11,17 +11,15 @@ it does M² K. The GEMM rate is of 1024 × 1024 matrices in float32, measured be
 
 from __future__ import annotations
 
-import argparse
-import resource
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
+from bench import best_of, gemm_rate, parser, peak_bytes, print_header, print_row, side_by_side
 from undertow.kernels.factorial.exact import exact_posterior
 from undertow.kernels.factorial.variational import WordTable, variational_posterior
 from undertow.kernels.factorial.words import FactorialParams, bounded, emission, log_normaliser
@@ -42,36 +40,18 @@ def text(V: int, n_tokens: int, seed: int = 0) -> tuple[Any, Any, None]:
 
 def alone(work: Callable[[int], Any], repeats: int = 3) -> float:
     """Processor seconds of one call in this thread, the best of some."""
-    best = np.inf
-    for _ in range(repeats):
-        start = time.thread_time()
-        work(0)
-        best = min(best, time.thread_time() - start)
-    return float(best)
+    return best_of(lambda: work(0), repeats, time.thread_time)
 
 
 def together(work: Callable[[int], Any], repeats: int = 3) -> float:
     """Seconds by the clock of two calls in two threads, the best of some."""
-    best = np.inf
-    with ThreadPoolExecutor(2) as pool:
-        for _ in range(repeats):
-            start = time.perf_counter()
-            list(pool.map(work, range(2)))
-            best = min(best, time.perf_counter() - start)
-    return float(best)
+    return best_of(lambda: side_by_side(work, 2), repeats)
 
 
 def gemm() -> tuple[float, float]:
     """GF/s of one thread (processor time) and of two (clock)."""
-    a, out = np.ones((1024, 1024), dtype=np.float32), np.empty((2, 1024, 1024), dtype=np.float32)
-
-    def work(thread: int) -> None:
-        for _ in range(4):
-            np.matmul(a, a, out=out[thread])
-
-    work(0)
-    n = 4 * 2 * 1024**3 / 1e9
-    return n / alone(work, 5), 2 * n / together(work, 5)
+    size = (1024, 1024, 1024)
+    return gemm_rate(size, 1, 4, "cpu"), max(gemm_rate(size, 2, 4) for _ in range(5))
 
 
 def exact_rate(M: int, K: int, V: int, n_tokens: int) -> tuple[float, float]:
@@ -116,19 +96,19 @@ def memory_of(n: int, V: int) -> None:
     e = emission(params.theta)
     table = WordTable.of(e)
     variational_posterior(*text(V, 20), params, e, table, max_sweeps=1)
-    at = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    at = peak_bytes()
     shard = text(V, n)
     variational_posterior(*shard, params, e, table, max_sweeps=1)
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - at
-    print(f"| {len(shard[0]):,} | {len(shard[0]) * V * 4 / 1e6:,.0f} MB | {grown / 1e3:,.1f} MB |")
+    grown = peak_bytes() - at
+    print_row(f"{len(shard[0]):,}", f"{len(shard[0]) * V * 4 / 1e6:,.0f} MB", f"{grown / 1e6:,.1f} MB")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("--words", type=int, default=40_000)
-    parser.add_argument("--tokens", type=int, default=20_000)
-    parser.add_argument("--memory-of", type=int, help="only this: the memory of a sweep over so many tokens")
-    options = parser.parse_args()
+    arguments = parser(__doc__)
+    arguments.add_argument("--words", type=int, default=40_000)
+    arguments.add_argument("--tokens", type=int, default=20_000)
+    arguments.add_argument("--memory-of", type=int, help="only this: the memory of a sweep over so many tokens")
+    options = arguments.parse_args()
     V = options.words
     if options.memory_of:
         memory_of(options.memory_of, V)
@@ -145,12 +125,13 @@ def main() -> int:
         rate, best = sweep[at] * 2 * 2 * 5 * 10 * V / 1e9, max(before[at], after[at])
         print(f"tilted sweep, M=5, K=10, V={V} ({how}): {sweep[at]:,.0f} tokens/s, {rate:.0f} GF/s of 2MKV; "
               f"GEMM {best:.0f} GF/s; ratio {rate / best:.0%}")  # fmt: skip
-    print("\n| M, K | joint states | exact E-step | tilted sweep | mean_field sweep |  (tokens a processor second)")
+    print("\nTokens a processor second:")
+    print_header("M, K", "joint states", "exact E-step", "tilted sweep", "mean_field sweep")
     for M, K, n in ((3, 10, 8), (4, 10, 1), (4, 14, 0.5), (5, 10, 0.2)):
         exact = exact_rate(M, K, V, max(400, int(n * 1000)))[0]
         others = [sweep_rate(M, K, V, few, bound)[0] for bound in ("tilted", "mean_field")]
-        print(f"| {M}, {K} | {K**M:,} | {exact:,.0f} | {others[0]:,.0f} | {others[1]:,.0f} |")
-    print("\n| tokens at once | tokens × words × 4 bytes | peak memory above that of the parameters |")
+        print_row(f"{M}, {K}", f"{K**M:,}", f"{exact:,.0f}", f"{others[0]:,.0f}", f"{others[1]:,.0f}")
+    print_header("tokens at once", "tokens × words × 4 bytes", "peak memory above that of the parameters")
     for n in (200, 1000, 4000):
         command = [sys.executable, __file__, "--words", str(V), "--memory-of", str(n)]
         print(subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip(), flush=True)

@@ -10,36 +10,31 @@ unknown. Parameters are drawn at random: their values do not matter to the speed
 Counted are the multiply-adds of the least algorithm with that operator, two operations each: a token of a dense chain
 costs 3 Z² of them (push, pull, expected counts), one of a low-rank chain 6 Z F (two products each for the same three);
 nothing for emissions, scaling, or what is computed twice. The GEMM rate is that of (2048, 2048)·(2048, 2048) in float32
-in as many threads, measured for two seconds before and after each run; the run with the median ratio is printed.
+in as many threads, measured before and after each run; the run with the median ratio is printed.
 """
 
 from __future__ import annotations
 
-import argparse
-import lzma
 import os
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from bench import Share, best_of, parser, print_header, print_row, share_of_gemm, timed
+from data import first, lines_of
 from undertow import Corpus
 from undertow.kernels.chain.inference import ChainParams, e_step
 from undertow.kernels.chain.operators import Dense, LowRank
 
 THREADS = 2
+GEMM = (2048, 2048, 2048)
 
 
 def excerpt(n_tokens: int, vocab_size: int, longest: int | None = None) -> tuple[Any, Any, int]:
     """ids, offsets and vocabulary size of the first lines; `longest` cuts lines into equal short sentences."""
-    data = Path(os.environ.get("UNDERTOW_DATA", Path(__file__).parents[2] / "shared" / "data"))
-    lines: list[list[str]] = []
-    with lzma.open(data / "text" / "wikitext2.train.txt.xz", "rt", encoding="utf-8") as f:
-        while sum(map(len, lines)) < n_tokens:
-            lines.append(f.readline().split())
+    lines = first(map(str.split, lines_of("text/wikitext2.train.txt.xz")), n_tokens)
     corpus = Corpus.from_sentences([line for line in lines if line], vocab_size=vocab_size)
     ids = np.concatenate(list(corpus.sentences())).astype(np.int64)
     offsets = np.concatenate(([0], np.cumsum([len(s) for s in corpus.sentences()])))
@@ -67,46 +62,8 @@ def random_params(n_states: int, rank: int | None, n_words: int) -> ChainParams:
     return ChainParams(np.full(n_states, 1 / n_states, dtype=np.float32), operator, emission)
 
 
-def seconds(work: Callable[[], Any], repeats: int) -> float:
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return min(times)
-
-
-def gemm_rate(n_threads: int) -> float:
-    """GF/s of large products in n_threads Python threads, together, over about two seconds."""
-    size = 2048
-    work = [np.ones((2, size, size), dtype=np.float32) for _ in range(n_threads)]
-
-    def products(pair: Any) -> int:
-        start, n = time.perf_counter(), 0
-        while time.perf_counter() - start < 2:
-            np.matmul(pair[0], pair[0], out=pair[1])
-            n += 1
-        return n
-
-    start = time.perf_counter()
-    with ThreadPoolExecutor(n_threads) as pool:
-        n = sum(pool.map(products, work))
-    return 2 * n * size**3 / (time.perf_counter() - start) / 1e9
-
-
-def share_of_gemm(work: Callable[[], Any], operations: float, repeats: int) -> tuple[float, float, float]:
-    """(GF/s of work, of GEMM, ratio) of the run with the median ratio; GEMM is measured before and after each run.
-
-    On a machine that others use both rates swing together, so runs are compared with their neighbours alone.
-    """
-    results, before = [], gemm_rate(THREADS)
-    for _ in range(repeats):
-        rate = operations / seconds(work, 1) / 1e9
-        after = gemm_rate(THREADS)
-        gemm = (before + after) / 2
-        results.append((rate, gemm, rate / gemm))
-        before = after
-    return sorted(results, key=lambda r: r[2])[repeats // 2]
+def share(work: Callable[[], Any], operations: float) -> Share:
+    return share_of_gemm(work, operations, GEMM, THREADS, repeats=3, products=6)
 
 
 def warm_up() -> None:
@@ -135,7 +92,7 @@ def dense() -> None:
         rival.transmat_ = rows / rows.sum(axis=1, keepdims=True)
         rival.emissionprob_ = columns / columns.sum(axis=1, keepdims=True)
         tokens = ids[offsets[start] : offsets[stop], None]
-        return len(tokens) / seconds(lambda: rival.fit(tokens, lengths[start:stop]), 1)
+        return len(tokens) / best_of(lambda: rival.fit(tokens, lengths[start:stop]), 1)
 
     # a part of the text for the rival, all of it for us, the next part: on a machine that others use only neighbours
     # can be compared. The rival's rate does not depend on the length of the text.
@@ -144,18 +101,16 @@ def dense() -> None:
         rounds = []
         for start, stop in zip(edges[:n_parts], edges[1 : n_parts + 1], strict=True):
             theirs = their_rate(implementation, start, stop)
-            rounds.append((len(ids) / seconds(lambda: e_step(ids, offsets, params, n_threads=THREADS), 5), theirs))
+            rounds.append((len(ids) / best_of(lambda: e_step(ids, offsets, params, n_threads=THREADS), 5), theirs))
         rate, theirs = sorted(rounds, key=lambda r: r[0] / r[1])[n_parts // 2]
-        print(f"| undertow, 2 threads | {rate:,.0f} tokens/s | {6 * n_states**2 * rate / 1e9:.0f} GF/s |")
-        print(f"| hmmlearn, {implementation} | {theirs:,.0f} tokens/s | undertow is {rate / theirs:.0f}× |", flush=True)
+        print_row("undertow, 2 threads", f"{rate:,.0f} tokens/s", f"{6 * n_states**2 * rate / 1e9:.0f} GF/s")
+        print_row(f"hmmlearn, {implementation}", f"{theirs:,.0f} tokens/s", f"undertow is {rate / theirs:.0f}×")
     ids, offsets, n_words = excerpt(200_000, 10_000)
     params = random_params(n_states, None, n_words)
     work = len(ids) * 6.0 * n_states**2
-    flops, gemm, share = share_of_gemm(lambda: e_step(ids, offsets, params, n_threads=THREADS), work, 3)
-    rate = len(ids) * flops * 1e9 / work
-    print(
-        f"| undertow, {len(ids):,} tokens | {rate:,.0f} tokens/s | {flops:.0f} GF/s | {share:.0%} of GEMM {gemm:.0f} |"
-    )
+    flops, gemm, part = share(lambda: e_step(ids, offsets, params, n_threads=THREADS), work)
+    speed = f"{len(ids) * flops * 1e9 / work:,.0f} tokens/s"
+    print_row(f"undertow, {len(ids):,} tokens", speed, f"{flops:.0f} GF/s", f"{part:.0%} of GEMM {gemm:.0f}")
 
 
 def low_rank() -> None:
@@ -165,10 +120,10 @@ def low_rank() -> None:
     lanes = np.arange(513) * len(ids) // 512
     params = random_params(Z, F, n_words)
     work = len(ids) * 12.0 * Z * F
-    flops, gemm, share = share_of_gemm(lambda: e_step(ids, lanes, params, n_threads=THREADS), work, 3)
+    flops, gemm, part = share(lambda: e_step(ids, lanes, params, n_threads=THREADS), work)
     rate = len(ids) * flops * 1e9 / work
     print(f"low rank, {Z:,} states, rank {F}, {len(ids):,} tokens of {n_words:,} types as a stream of 512 lanes")
-    print(f"| {rate:,.0f} tokens/s | {flops:.0f} GF/s | GEMM {gemm:.0f} GF/s | {share:.0%} |", flush=True)
+    print_row(f"{rate:,.0f} tokens/s", f"{flops:.0f} GF/s", f"GEMM {gemm:.0f} GF/s", f"{part:.0%}")
 
 
 def against_dense() -> None:
@@ -176,10 +131,10 @@ def against_dense() -> None:
     Z, F = 16_384, 256
     ids, offsets, n_words = excerpt(512, 500, longest=8)
     narrow, wide = random_params(Z, F, n_words), random_params(Z, None, n_words)
-    low = len(ids) / seconds(lambda: e_step(ids, offsets, narrow), 3)
-    full = len(ids) / seconds(lambda: e_step(ids, offsets, wide), 1)
+    low = len(ids) / best_of(lambda: e_step(ids, offsets, narrow), 3)
+    full = len(ids) / best_of(lambda: e_step(ids, offsets, wide), 1)
     print(f"{Z:,} states, {len(ids)} tokens, 1 thread: rank {F} {low:,.0f} tokens/s, dense {full:,.0f} tokens/s")
-    print(f"| rank {F} against dense | {low / full:.0f}× |", flush=True)
+    print_row(f"rank {F} against dense", f"{low / full:.0f}×")
 
 
 def linear() -> None:
@@ -187,23 +142,22 @@ def linear() -> None:
     ids, _, n_words = excerpt(8_192, 1_000)
     lanes = np.arange(513) * len(ids) // 512
     print(f"rank 256, {len(ids):,} tokens of {n_words:,} types as a stream of 512 lanes, 2 threads")
-    print("| states | tokens/s | ns of the clock a token and state | ns of the processors |\n|---|---|---|---|")
+    print_header("states", "tokens/s", "ns of the clock a token and state", "ns of the processors")
     for power in range(11, 16):
         params = random_params(1 << power, 256, n_words)
-        cpu, clock = time.process_time(), time.perf_counter()
-        e_step(ids, lanes, params, n_threads=THREADS)
-        cpu, clock = time.process_time() - cpu, time.perf_counter() - clock
+        spent = timed(partial(e_step, ids, lanes, params, n_threads=THREADS))[0]
         cells = len(ids) * (1 << power) / 1e9
-        print(f"| 2^{power} | {len(ids) / clock:,.0f} | {clock / cells:.1f} | {cpu / cells:.1f} |", flush=True)
+        speed = f"{len(ids) / spent.wall:,.0f}"
+        print_row(f"2^{power}", speed, f"{spent.wall / cells:.1f}", f"{spent.cpu / cells:.1f}")
 
 
 PARTS = {"dense": dense, "low-rank": low_rank, "against-dense": against_dense, "linear": linear}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="all of them if none is named")
-    options = parser.parse_args()
+    arguments = parser(__doc__)
+    arguments.add_argument("parts", nargs="*", choices=[*PARTS, []], help="all of them if none is named")
+    options = arguments.parse_args()
     warm_up()
     for name in options.parts or PARTS:
         print(f"\n{name} (load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores)")

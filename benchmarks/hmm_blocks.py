@@ -11,17 +11,14 @@ Exchange clusters for blocks, a random start, eight chunks, two threads: the pas
 
 from __future__ import annotations
 
-import argparse
-import lzma
-import os
 import pickle
-import resource
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bench import best_of, parser, peak_bytes, print_header, print_row
+from data import first, wikitext
 from undertow import HMM, Corpus, load
 
 ROWS: dict[str, list[tuple[int, int, int | None]]] = {
@@ -31,16 +28,7 @@ ROWS: dict[str, list[tuple[int, int, int | None]]] = {
 
 
 def sentences(part: str, n_tokens: int) -> list[list[str]]:
-    data = Path(os.environ.get("UNDERTOW_DATA", Path(__file__).parents[2] / "shared" / "data"))
-    lines: list[list[str]] = []
-    n = 0
-    with lzma.open(data / "text" / f"wikitext2.{part}.txt.xz", "rt", encoding="utf-8") as f:
-        for line in f:
-            lines.append([*line.split(), "<eos>"])
-            n += len(lines[-1])
-            if n >= n_tokens:
-                break
-    return lines
+    return first(wikitext(part), n_tokens)
 
 
 def corpus(n_tokens: int) -> Corpus:
@@ -59,12 +47,9 @@ def one_pass(text: Corpus, n_states: int, n_blocks: int, rank: int | None) -> No
     model.set_params(callbacks=[watch]).fit(text)  # the first pass compiles and warms up; the second is timed
     wall, spent = events[1].seconds - events[0].seconds, cpu[1] - cpu[0]
     size = sum(t.nbytes for t in model._tensors().values())
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(
-        f"| {n_states:,} | {n_blocks} | {rank or 'pairs'} | {wall:.0f} s | {spent:.0f} s | "
-        f"{text.n_tokens / wall:,.0f} | {size / 1e6:,.0f} MB | {peak / 1e9:.1f} GB |",
-        flush=True,
-    )
+    took = f"{wall:.0f} s", f"{spent:.0f} s", f"{text.n_tokens / wall:,.0f}"
+    memory = f"{size / 1e6:,.0f} MB", f"{peak_bytes() / 1e9:.1f} GB"
+    print_row(f"{n_states:,}", n_blocks, rank or "pairs", *took, *memory)
 
 
 def questions(n_tokens: int, saved: str | None) -> None:
@@ -77,9 +62,7 @@ def questions(n_tokens: int, saved: str | None) -> None:
         spent: dict[str, float] = {}
 
         def clock(name: str, question: Any) -> None:
-            began = time.process_time()
-            question()
-            spent[name] = time.process_time() - began
+            spent[name] = best_of(question, 1, time.process_time)
 
         clock("transform of five sentences", lambda: model.transform(five))
         clock("transitions(5)", lambda: model.transitions(5))
@@ -95,22 +78,22 @@ def questions(n_tokens: int, saved: str | None) -> None:
         return spent
 
     ask(model, again=True)  # compiles
-    first, later = ask(pickle.loads(pickle.dumps(model)), again=False), ask(model, again=True)  # noqa: S301  # its own
+    fresh, later = ask(pickle.loads(pickle.dumps(model)), again=False), ask(model, again=True)  # noqa: S301  # its own
     sizes = f"{model.params_.n_states:,} states, {model.params_.blocks.n_blocks} blocks"
-    print(f"| {sizes}, processor time | first | later |\n|---|---|---|")
-    for name, seconds in first.items():
-        print(f"| {name} | {1e3 * seconds:,.1f} ms | {1e3 * later[name]:,.1f} ms |")
+    print_header(f"{sizes}, processor time", "first", "later")
+    for name, seconds in fresh.items():
+        print_row(name, f"{1e3 * seconds:,.1f} ms", f"{1e3 * later[name]:,.1f} ms")
     for name in ("transform", "decode", "perplexity", "viterbi"):
-        print(f"| {name} of {n:,} tokens | | {n / later[name]:,.0f} tokens/s |")
-    print(f"| sample of {n_drawn:,} tokens | | {1e6 * later['sample'] / n_drawn:.1f} µs a token |")
+        print_row(f"{name} of {n:,} tokens", "", f"{n / later[name]:,.0f} tokens/s")
+    print_row(f"sample of {n_drawn:,} tokens", "", f"{1e6 * later['sample'] / n_drawn:.1f} µs a token")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rows", nargs="*", help=f"among {', '.join(ROWS)}, questions; the first two if none is given")
-    parser.add_argument("--tokens", type=int, default=10**9)
-    parser.add_argument("--model", help="a saved HMM to ask")
-    given = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("rows", nargs="*", help=f"among {', '.join(ROWS)}, questions; the first two if none is given")
+    options.add_argument("--tokens", type=int, default=10**9)
+    options.add_argument("--model", help="a saved HMM to ask")
+    given = options.parse_args()
     if "questions" in given.rows:
         questions(given.tokens, given.model)
         given.rows.remove("questions")
@@ -118,7 +101,7 @@ def main() -> None:
             return
     text = corpus(given.tokens)
     print(f"{text.n_tokens:,} tokens, {len(text.vocabulary):,} words; {np.__version__=}")
-    print("| states | blocks | rank | wall | processor | tokens/s | bytes | peak |\n|---|---|---|---|---|---|---|---|")
+    print_header("states", "blocks", "rank", "wall", "processor", "tokens/s", "bytes", "peak")
     for kind in given.rows or ROWS:
         for row in ROWS[kind]:
             one_pass(text, *row)

@@ -11,53 +11,22 @@ Needs the real data (UNDERTOW_DATA, default ../shared/data). --work keeps the co
 
 from __future__ import annotations
 
-import argparse
-import os
-import resource
-import time
 import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bench import Clock, Spent, best_of, kept_corpus, parser, peak_bytes, print_header, print_row, timed, work_option
 from undertow import LDS, Corpus, LagCounts
 from undertow.kernels.gaussian.moments import text_moments
 from undertow.models.lds.em import LikelihoodWarning, e_step, em_iterations, evaluate
 from undertow.models.lds.init import identify
-from undertow.text.reading import ReadingOptions
 
 LAGS = 7
 
 
-def corpora(work: Path, everything: bool) -> Corpus:
-    """The encoded corpus, built once."""
-    data = Path(os.environ.get("UNDERTOW_DATA", Path(__file__).parents[2] / "shared" / "data"))
-    name = work / ("all.corpus" if everything else "elife.corpus")
-    if not name.exists():
-        inputs = [data / "text" / "elife.txt.xz"]
-        if everything:
-            inputs += [
-                data / "text" / "books.txt.xz",
-                data / "text" / "scotus.jsonl.xz",
-                data / "text" / "wikitext2.train.txt.xz",
-                data / "time" / "ungdc-1946-2014.jsonl.xz",
-            ]
-        Corpus.build(inputs, name, vocab_size=50_000, n_jobs=2, reading=ReadingOptions())
-    return Corpus.open(name, verify=False)
-
-
-class Clock:
-    """Seconds, and seconds of processor time in all threads, which say more on a busy machine."""
-
-    def __init__(self) -> None:
-        self.wall, self.cpu = time.perf_counter(), time.process_time()
-
-    def read(self) -> tuple[float, float]:
-        return time.perf_counter() - self.wall, time.process_time() - self.cpu
-
-
-def gensim_seconds(corpus: Corpus, size: int, work: Path) -> tuple[float, float]:
+def gensim_seconds(corpus: Corpus, size: int, work: Path) -> Spent:
     from gensim.models import Word2Vec
 
     text = work / "tokens.txt"
@@ -82,7 +51,7 @@ def speed(corpus: Corpus, h: int, work: Path, n_iter: int) -> None:
     smoothing = {"kappa": corpus.n_tokens / len(corpus.vocabulary), "noise": defaults["noise"]}
     clock = Clock()
     counts = LagCounts.from_corpus(corpus, lags=LAGS, n_jobs=2)
-    counted = clock.read()[0]
+    counted = clock.read().wall
     model = LDS(h, n_iter=n_iter, random_state=0, n_jobs=2).fit(counts)
     ours, ours_cpu = clock.read()
     print(f"{corpus.n_tokens:,} tokens, V = {len(corpus.vocabulary):,}, h = {h}, {smoothing}")
@@ -91,13 +60,9 @@ def speed(corpus: Corpus, h: int, work: Path, n_iter: int) -> None:
     moments = moments_of(counts, **smoothing)
     likelihood = evaluate(moments, model.params_)
     params = identify(moments, h, np.random.default_rng(0))
-    start = time.perf_counter()
-    e_step(moments, params)
-    one = time.perf_counter() - start
-    start = time.perf_counter()
-    *_, last = em_iterations(moments, params, 50)
-    fifty = time.perf_counter() - start
-    reached = last.objective
+    one = best_of(lambda: e_step(moments, params), 1)
+    (fifty, _), steps = timed(lambda: list(em_iterations(moments, params, 50)))
+    reached = steps[-1].objective
     print(
         f"likelihood: ours {likelihood:.2f}, 50 full iterations {reached:.2f} in {fifty:.0f} s (one E-step {one:.2f} s)"
     )
@@ -105,13 +70,13 @@ def speed(corpus: Corpus, h: int, work: Path, n_iter: int) -> None:
     rival, rival_cpu = gensim_seconds(corpus, h, work)
     print(f"gensim Word2Vec: {rival:.0f} s, {rival / ours:.1f}× ours; {rival_cpu:.0f} s of processor time", end=", ")
     print(f"{rival_cpu / ours_cpu:.1f}× ours")
-    print(f"peak memory of this process {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MB")
+    print(f"peak memory of this process {peak_bytes() >> 20} MB")
 
 
 def monotone(corpus: Corpus) -> None:
     """The largest fall of the likelihood in 20 full iterations, for each smoothing and width."""
     counts = LagCounts.from_corpus(corpus, lags=LAGS, n_jobs=2)
-    print("| noise | κ | h | start | end | largest fall |\n|---|---|---|---|---|---|")
+    print_header("noise", "κ", "h", "start", "end", "largest fall")
     for noise in ("dropout", "uniform"):
         for kappa in (10.0, 100.0, 1000.0):
             for h in (50, 200):
@@ -121,21 +86,20 @@ def monotone(corpus: Corpus) -> None:
                     steps = em_iterations(moments, identify(moments, h, np.random.default_rng(0)), 20)
                     values = [step.objective for step in steps]
                 fall = max(0.0, *(a - b for a, b in zip(values[:-1], values[1:], strict=True)))
-                print(f"| {noise} | {kappa:.0f} | {h} | {values[0]:.2f} | {values[-1]:.2f} | {fall:.1e} |", flush=True)
+                print_row(noise, f"{kappa:.0f}", h, f"{values[0]:.2f}", f"{values[-1]:.2f}", f"{fall:.1e}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--all", action="store_true")
-    parser.add_argument("--monotone", action="store_true")
-    parser.add_argument("--components", type=int, default=100)
-    parser.add_argument(
+    arguments = parser(__doc__)
+    arguments.add_argument("--all", action="store_true")
+    arguments.add_argument("--monotone", action="store_true")
+    arguments.add_argument("--components", type=int, default=100)
+    arguments.add_argument(
         "--iterations", type=int, default=100, help="reduced ones; the default of LDS falls a little short"
     )
-    parser.add_argument("--work", type=Path, default=Path(__file__).parent / "work")
-    options = parser.parse_args()
-    options.work.mkdir(parents=True, exist_ok=True)
-    corpus = corpora(options.work, options.all)
+    work_option(arguments)
+    options = arguments.parse_args()
+    corpus = kept_corpus(options.work, "all" if options.all else "elife")
     if options.monotone:
         monotone(corpus)
     else:

@@ -17,10 +17,10 @@ import argparse
 import os
 import sys
 import tempfile
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from bench import best_of, gemm_rate, parser
 
 if TYPE_CHECKING:
     from undertow import Corpus
@@ -29,15 +29,15 @@ THREADS = 2
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("--blas-threads", type=int, choices=(1, 2), default=1)
-    parser.add_argument("--components", type=int, default=200)
-    parser.add_argument("--tokens", type=int, default=800_000, help="at most this many")
-    parser.add_argument("--missing", type=float, default=0.0, help="share of tokens that count as missing")
-    parser.add_argument("--one-sequence", action="store_true", help="take the whole text as one sentence")
-    parser.add_argument("--exact", action="store_true", help="exact time-varying gains (counted as 4h² a token)")
-    parser.add_argument("--repeats", type=int, default=5)
-    return parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--blas-threads", type=int, choices=(1, 2), default=1)
+    options.add_argument("--components", type=int, default=200)
+    options.add_argument("--tokens", type=int, default=800_000, help="at most this many")
+    options.add_argument("--missing", type=float, default=0.0, help="share of tokens that count as missing")
+    options.add_argument("--one-sequence", action="store_true", help="take the whole text as one sentence")
+    options.add_argument("--exact", action="store_true", help="exact time-varying gains (counted as 4h² a token)")
+    options.add_argument("--repeats", type=int, default=5)
+    return options.parse_args()
 
 
 def real_text(directory: Path) -> Corpus:
@@ -50,26 +50,6 @@ def real_text(directory: Path) -> Corpus:
 
         files = [Path(undertow.__file__).parent / "data" / "books.txt.xz"]
     return Corpus.build([str(f) for f in files], directory / "corpus", vocab_size=50_000)
-
-
-def gemm_rate(h: int, n_threads: int, repeats: int = 4) -> float:
-    """GF/s of products of 16384 rows, in each of n_threads Python threads."""
-    import numpy as np
-
-    rng = np.random.default_rng(0)
-    work = [
-        [rng.standard_normal(s, dtype=np.float32) for s in ((16384, h), (h, h), (16384, h))] for _ in range(n_threads)
-    ]
-
-    def multiply(arrays: list[Any]) -> None:
-        for _ in range(repeats):
-            np.matmul(arrays[0], arrays[1], out=arrays[2])
-
-    with ThreadPoolExecutor(n_threads) as pool:
-        list(pool.map(multiply, work))
-        start = time.perf_counter()
-        list(pool.map(multiply, work))
-    return n_threads * repeats * 2 * 16384 * h * h / (time.perf_counter() - start) / 1e9
 
 
 def main() -> int:
@@ -107,13 +87,11 @@ def main() -> int:
             smooth(ids, offsets, missing, table, A, A, J, J, n_threads=n_threads)
 
     work()  # compiles
-    seconds, gemm = np.inf, 0.0
+    seconds, gemm, shape = np.inf, 0.0, (16384, h, h)
     for _ in range(options.repeats):
-        gemm = max(gemm, gemm_rate(h, n_threads))
-        start = time.perf_counter()
-        work()
-        seconds = min(seconds, time.perf_counter() - start)
-    gemm = max(gemm, gemm_rate(h, n_threads))
+        gemm = max(gemm, gemm_rate(shape, n_threads, 4))
+        seconds = min(seconds, best_of(work, 1))
+    gemm = max(gemm, gemm_rate(shape, n_threads, 4))
     rate = minimum * 2 * h * h * T / seconds / 1e9
     length = np.diff(offsets)
     print(

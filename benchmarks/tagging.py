@@ -5,13 +5,12 @@ OMP_NUM_THREADS=1 .venv/bin/python benchmarks/tagging.py
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import os
-import time
+from functools import partial
 from importlib.resources import as_file, files
-from pathlib import Path
 
+from bench import parser, timed
+from data import data_dir
 from undertow import LDS, Corpus
 from undertow.models.fitting import TrainingEvent
 from undertow.results.tagging import CRFTagger, LocalTagger, Vectors
@@ -20,12 +19,11 @@ from undertow.text.tagged import read_tagged
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sentences", type=int, default=1000, help="of CRAFT, to learn from")
-    parser.add_argument("--iterations", type=int, default=5)
-    options = parser.parse_args()
-    data = Path(os.environ.get("UNDERTOW_DATA", Path(__file__).parents[2] / "shared" / "data"))
-    labelled = data / "labelled" / "craft-pos.train.tsv.xz"
+    arguments = parser(__doc__)
+    arguments.add_argument("--sentences", type=int, default=1000, help="of CRAFT, to learn from")
+    arguments.add_argument("--iterations", type=int, default=5)
+    options = arguments.parse_args()
+    labelled = data_dir() / "labelled" / "craft-pos.train.tsv.xz"
     rows = list(itertools.islice(read_tagged([labelled]), options.sentences))
     X, y = [s.words for s in rows], [s.tags for s in rows]
     with as_file(files("undertow") / "data" / "books.txt.xz") as books:
@@ -45,9 +43,9 @@ def main() -> None:
         # not the first: it waits for the features
         print(f"CRF, spelling + {width:>3} numbers: {(at[-1] - at[0]) / (len(at) - 1):.2f} s an iteration", flush=True)
         if features is not None:
-            began = time.perf_counter()
-            tagger = LocalTagger(features, n_iter=options.iterations, random_state=0).fit(X, y)
-            seconds = (time.perf_counter() - began) / len(tagger.history_)
+            tagger = LocalTagger(features, n_iter=options.iterations, random_state=0)
+            spent, _ = timed(partial(tagger.fit, X, y))
+            seconds = spent.wall / len(tagger.history_)
             print(f"local tagger, {width:>3} numbers: {seconds:.2f} s a pass, vectors included", flush=True)
 
 

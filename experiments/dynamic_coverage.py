@@ -15,18 +15,18 @@ frequencies; and as the map on which `movers` tests movement, whose frequencies 
 
 Exit code 1 unless with free frequencies three quarters of the log-odds ratios are in their bands, with at most 10 %
 false movers.
-Writes experiments/results/dynamic_coverage.md.
+Writes experiments/results/dynamic_coverage.json and .md.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from pages import write_page
 from undertow import DynamicEmbedding
 from undertow.models.dynamic.queries import distance
 from undertow.models.dynamic.state import FittedMap
@@ -101,8 +101,8 @@ def score(model: FittedMap, truth: Truth) -> Score:
         )
     )
     slope = float((odds * true_odds).sum() / (true_odds**2).sum())
-    means = (float(np.mean(v)) for v in (inside, widths, errors))
-    return Score(*means, slope, odds_covered(model, truth.x[:, i], truth.y[:, j]))
+    covered, width, bias = (float(np.mean(v)) for v in (inside, widths, errors))
+    return Score(covered, width, bias, slope, odds_covered(model, truth.x[:, i], truth.y[:, j]))
 
 
 def odds_covered(model: FittedMap, x: Any, y: Any) -> float:
@@ -148,7 +148,6 @@ def run(case: Case, dim: int, seed: int) -> tuple[dict[str, Score], int, int]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "dynamic_coverage.md")
     options = parser.parse_args()
     plan = [(case, 2) for case in CASES] + [(CASES[0], 1), (CASES[0], 3)]
     seeds = 2
@@ -171,7 +170,7 @@ def main() -> int:
     free, wrong, all_ = [], 0, 0
     for case, dim in plan:
         results = [run(case, dim, seed) for seed in range(seeds)]
-        false, listed = (sum(r[k] for r in results) for k in (1, 2))
+        false, listed = sum(r[1] for r in results), sum(r[2] for r in results)
         wrong, all_ = wrong + false, all_ + (listed if case.drift[1] == 0 else 0)
         for form in FORMS:
             mean = Score(*np.mean([r[0][form] for r in results], axis=0).tolist())
@@ -195,7 +194,8 @@ def main() -> int:
         "",
     ]
     if not options.quick:
-        options.out.write_text("\n".join(lines), encoding="utf-8")
+        settings = {"seeds": seeds, "cases": [{**case._asdict(), "dim": dim} for case, dim in plan]}
+        write_page("dynamic_coverage", "\n".join(lines), __file__, settings)
     return 0 if np.mean(free) >= 0.75 and wrong <= 0.1 * max(all_, 1) else 1
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,8 +22,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from scipy.stats import spearmanr
-from source_key import work_of
 
+from data import data_dir
+from pages import write_page
+from source_key import work_of
 from undertow import DynamicEmbedding, Events
 from undertow.models.dynamic.filter import Settings
 from undertow.models.dynamic.init import PREDICT_VARIANCE, TEMPERING, correspondence_analysis, static_map
@@ -46,7 +47,6 @@ from undertow.text.event_files import json_lines
 from undertow.text.stop_words import ENGLISH
 
 HERE = Path(__file__).parent
-DATA = Path(os.environ.get("UNDERTOW_DATA", HERE.parents[1] / "shared" / "data"))
 Say = Callable[[str], None]
 YEARS = range(1991, 1998)
 VENUES = {"C": "COLING", "N": "NAACL", "E": "EACL", "I": "IJCNLP"}  # by the first letter of a paper's name
@@ -154,7 +154,7 @@ def places_only(model: DynamicEmbedding) -> Any:
 
 
 def links_of(events: Events, year: int, n_rows: int, n_columns: int, dims: list[int], say: Say) -> dict[str, Any]:
-    train = events.until(max(t for t in events.times if t < year)).select(n_rows=n_rows, n_columns=n_columns)
+    train = events.until(max(int(t) for t in events.times if int(t) < year)).select(n_rows=n_rows, n_columns=n_columns)
     truth = only(events, train.row_names, train.column_names).at(year).toarray() > 0
     met = sum(t.toarray() for t in train.tables) > 0
     scores = rivals(train, dims)
@@ -197,13 +197,13 @@ def elsewhere(n_rows: int, n_columns: int, dims: list[int], say: Say) -> list[st
     lines.append("|---|" + "---|---|---|---|" * len(VENUES))
     found: dict[str, list[Any]] = {}
     for letter, name in VENUES.items():
-        path = DATA / "time" / "acl-1979-2021.jsonl.xz"
+        path = data_dir() / "time" / "acl-1979-2021.jsonl.xz"
         papers = [d for _, d in json_lines(str(path)) if d["id"].startswith(letter) and d["authors"]]
         events = events_from_documents(papers, columns="title", stop_words=ENGLISH)
         judged: dict[str, list[Any]] = {}
         for year in events.times[4::3]:
             say(f"{name} {year}")
-            for row, values in links_of(events, year, n_rows, n_columns, dims, lambda line: None).items():
+            for row, values in links_of(events, int(year), n_rows, n_columns, dims, lambda line: None).items():
                 judged.setdefault(row, []).append(values[:4])
         for row, values in judged.items():
             found.setdefault(row, []).append(np.mean(values, axis=0))
@@ -465,10 +465,9 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=150)
     parser.add_argument("--columns", type=int, default=1000)
     parser.add_argument("--dims", type=int, nargs="+", default=[2, 5, 10])
-    parser.add_argument("--out", type=Path, default=HERE / "results" / "dynamic_nips.md")
     parser.add_argument("--quick", action="store_true", help="well under half a minute; fails if a direction is wrong")
     args = parser.parse_args()
-    path = DATA / "time" / "nips-1987-1997.jsonl.xz"
+    path = data_dir() / "time" / "nips-1987-1997.jsonl.xz"
     events = events_from_documents(path)
     if args.quick:
         raise SystemExit(quick(events))
@@ -476,19 +475,20 @@ def main() -> None:
     results = links(events, args.rows, args.columns, args.dims, work, lambda line: print(line, flush=True))
     parts = {}
     say: Say = lambda line: print(line, flush=True)  # noqa: E731
-    for name, make in {
+    sections: dict[str, Callable[[], str]] = {
         "elsewhere": lambda: "\n".join(elsewhere(args.rows, args.columns, args.dims, say)),
         "figure 5": lambda: "\n".join(figure_5(events)),
         "forms": lambda: forms(events),
         "switch": switch,
         "neighbours": lambda: neighbours(path),
-    }.items():
+    }
+    for name, make in sections.items():
         began, cpu = time.perf_counter(), time.process_time()
         parts[name] = make()
         parts[name] += f"\n\n({time.process_time() - cpu:.0f} CPU s, {time.perf_counter() - began:.0f} s.)"
         print(parts[name], flush=True)
     text = report(results, args.dims, (args.rows, args.columns), parts)
-    args.out.write_text(text, encoding="utf-8")
+    write_page("dynamic_nips", text, __file__, vars(args))
     print(text)
 
 

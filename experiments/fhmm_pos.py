@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import lzma
 import sys
 import tempfile
 import time
@@ -27,12 +26,25 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import texts
-from pos_data import BRACKETS, Tagged, craft_articles, data_dir, ewt, first_tokens, masc, respell, tab_separated
+
+from data import (
+    BRACKETS,
+    Tagged,
+    craft_articles,
+    elife,
+    ewt,
+    first,
+    first_tokens,
+    lines_of,
+    masc,
+    respell,
+    tab_separated,
+    tokenized,
+)
+from pages import words_from, write_page
 from representations import Learned, clusters, kept, key_of, lds, word2vec
 from scoring import Row, Rows, groups, mcnemar, processor_seconds, right, shown_p, spread
 from source_key import work_of
-
 from undertow import HMM, Corpus, FactorialHMM
 from undertow.results.tagging import CRFTagger, Paths, Posteriors, States, Vectors
 from undertow.text.tokenizer import Tokenizer
@@ -90,10 +102,10 @@ def read(scale: Scale, work: Path | None, select: bool = False) -> Data:
     train = first_tokens(ewt(), scale.labelled) + first_tokens(genres, scale.labelled)
     train = [alike(s) for s in train]
     tests = {name: [alike(s) for s in first_tokens(part, scale.test)] for name, part in tests.items()}
-    elife = small_elife(scale) if work is None else texts.elife(work)
-    ends = np.searchsorted(elife.offsets, np.array([0, scale.apart, 2 * scale.apart]) + scale.text).tolist()
-    sentences = list(itertools.islice(elife.token_lists(), ends[2]))
-    labelled = [respell(s.words, elife.vocabulary) for s in train]
+    articles = small_elife(scale) if work is None else elife(work)
+    ends = np.searchsorted(articles.offsets, np.array([0, scale.apart, 2 * scale.apart]) + scale.text).tolist()
+    sentences = list(itertools.islice(articles.token_lists(), ends[2]))
+    labelled = [respell(s.words, articles.vocabulary) for s in train]
     text = Corpus.from_sentences(sentences[: ends[0]] + labelled, vocab_size=scale.words, unknown_classes=True)
     text = Corpus(text.ids, text.offsets, text.vocabulary, manifest={"tokenizer": Tokenizer().describe()})
     return Data(train, tests, text, sentences[ends[0] : ends[1]], sentences[ends[1] :])
@@ -101,14 +113,7 @@ def read(scale: Scale, work: Path | None, select: bool = False) -> Data:
 
 def small_elife(scale: Scale) -> Corpus:
     """The beginning of eLife, in memory: for --quick, where no corpus is kept."""
-    with lzma.open(data_dir() / "text" / "elife.txt.xz", "rt", encoding="utf-8", newline="\n") as f:
-        sentences: list[list[str]] = []
-        n = 0
-        for sentence in itertools.chain.from_iterable(map(Tokenizer(), f)):
-            sentences.append(sentence)
-            n += len(sentence)
-            if n > scale.text + 2 * scale.apart:
-                break
+    sentences = first(tokenized(lines_of("text/elife.txt.xz")), scale.text + 2 * scale.apart + 1)
     return Corpus.from_sentences(sentences, unknown_classes=True)
 
 
@@ -162,9 +167,9 @@ class Models:
         init = "lds" if kind.endswith("lds") else "clusters"
         settings: dict[str, Any] = {"n_states": K, "smoothing": SMOOTHING, "init": init, "random_state": seed}
         if K**M > 10_000:  # a batch costs an M-step, which is dear here
-            how = {"inference": "variational", "bound": "mean_field", "max_sweeps": 3, "batch_size": 100_000}
+            settings |= {"inference": "variational", "bound": "mean_field", "max_sweeps": 3, "batch_size": 100_000}
             passes = passes if kind.endswith("long") else self.scale.wide_passes
-            return FactorialHMM(M, n_iter=passes, n_jobs=1, **settings, **how)
+            return FactorialHMM(M, n_iter=passes, n_jobs=1, **settings)
         return FactorialHMM(M, n_iter=passes, n_jobs=1, batch_size=self.scale.text // 16, **settings)
 
 
@@ -182,8 +187,8 @@ def held_out_scores(models: Models, names: list[str]) -> dict[str, float]:
 
 # --- what the taggers read ------------------------------------------------------------------------------
 
-READ = {"pieces": True}  # tokens that the text's rule cuts are read piece by piece, by all alike
-VECTORS = {"scale": 3.0, **READ}  # as in tagging_pos.py
+READ: dict[str, Any] = {"pieces": True}  # tokens that the text's rule cuts are read piece by piece, by all alike
+VECTORS: dict[str, Any] = {"scale": 3.0, **READ}  # as in tagging_pos.py
 
 FEATURES: dict[str, Callable[[Models, int], list[Any]]] = {
     "lexical": lambda m, i: [],
@@ -310,7 +315,7 @@ def full(options: Any) -> int:
     ]
     if options.report:
         names = [n for n in names if models.is_kept(n)]
-    write(scale, data, harness, done, held_out_scores(models, names), "fhmm_pos.md")
+    write(scale, data, harness, done, held_out_scores(models, names), "fhmm_pos")
     return 0
 
 
@@ -340,7 +345,7 @@ def much(options: Any) -> int:
         found = [harness.row(name, seed, build) for seed in range(VECTOR_SEEDS if has_vectors(name) else 1)]
         if found := [row for row in found if row is not None]:
             done[name] = found
-    write(MUCH, data, harness, done, {}, "fhmm_much.md")
+    write(MUCH, data, harness, done, {}, "fhmm_much")
     return 0
 
 
@@ -369,10 +374,7 @@ def write(
     lines += _likelihoods(harness.models, scores) if scores else []
     text = "\n".join(lines)
     print(text)
-    page = Path(__file__).parent / "results" / name
-    before = page.read_text(encoding="utf-8") if page.exists() else ""
-    words = NOTES + before.split(NOTES, 1)[1] if NOTES in before else ""  # written by hand, kept
-    page.write_text(f"{text.rstrip()}\n\n{words}", encoding="utf-8")
+    write_page(name, f"{text.rstrip()}\n\n{words_from(name, NOTES)}", __file__, scale._asdict())
 
 
 def _errors(data: Data, harness: Harness, done: dict[str, list[Row]]) -> list[str]:

@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hmm_perplexity import lines
-from source_key import work_of
 
+from data import first, wikitext
+from pages import write_page
+from source_key import work_of
 from undertow import HMM, Corpus
 from undertow.neural.hmm import Options, fit_neural
 
@@ -43,12 +44,6 @@ ROWS: dict[str, tuple[float, str, float]] = {
     "em-eighth": (0.125, "", 0.0),
     "em-sixteenth": (0.0625, "", 0.0),
 }
-
-
-def first(split: str, n_tokens: int) -> list[list[str]]:
-    out = lines(split)
-    ends = np.cumsum([len(line) for line in out])
-    return out[: int(np.searchsorted(ends, n_tokens)) + 1]
 
 
 def fit(row: str, seed: int, states: int, epochs: int, text: Corpus, dev: Corpus) -> HMM:
@@ -77,11 +72,11 @@ def main() -> None:
     if given.quick:
         given.states, given.tokens, given.words, given.epochs, given.seeds = 32, 30_000, 1000, 3, 1
         given.rows = ["dense", "low"]
-    all_lines = first("train", given.tokens)
+    all_lines = first(wikitext("train"), given.tokens)
     cut = len(all_lines) * 9 // 10
     text = Corpus.from_sentences(all_lines[:cut], vocab_size=given.words, boundary="<eos>")
     dev = Corpus.from_sentences(all_lines[cut:], vocabulary=text.vocabulary)
-    valid = Corpus.from_sentences(first("valid", given.tokens // 7), vocabulary=text.vocabulary)
+    valid = Corpus.from_sentences(first(wikitext("valid"), given.tokens // 7), vocabulary=text.vocabulary)
     kept: dict[str, Any] = {}
     if not given.quick and work.exists():
         kept = json.loads(work.read_text())
@@ -107,7 +102,7 @@ def main() -> None:
     if given.quick:
         low, dense = (kept[k]["valid"] for k in sorted(kept, reverse=True))
         sys.exit(None if low < 1.05 * dense else f"the low rank has {low:.1f}, dense {dense:.1f}")
-    (HERE / "results" / "hmm_neural.md").write_text(page, encoding="utf-8")
+    write_page("hmm_neural", page, __file__, vars(given), data=kept)
 
 
 def table(kept: dict[str, Any], text: Corpus, valid: Corpus, given: argparse.Namespace) -> str:
@@ -123,9 +118,9 @@ def table(kept: dict[str, Any], text: Corpus, valid: Corpus, given: argparse.Nam
     ]
     groups: dict[tuple[str, int], list[Any]] = {}
     for key, run in kept.items():
-        row, _, *size, most = key.split()
+        row, _, *size, limit = key.split()
         if [int(x) for x in size] == [given.states, given.tokens, given.words]:
-            groups.setdefault((row, 10 if row.startswith("em") else int(most)), []).append(run)
+            groups.setdefault((row, 10 if row.startswith("em") else int(limit)), []).append(run)
     for (row, most), runs in sorted(groups.items(), key=lambda g: (g[0][1], list(ROWS).index(g[0][0]))):
         share, features, dropout = ROWS[row]
         name = f"rank {round(share * given.states)}" if share else "dense"

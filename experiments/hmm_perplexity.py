@@ -13,26 +13,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import lzma
-import os
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from kneser_ney import KneserNey
-from source_key import work_of
 
+from data import wikitext
+from kneser_ney import KneserNey
+from pages import words_from, write_page
+from source_key import work_of
 from undertow import HMM, LDS, Corpus
 
 HERE = Path(__file__).parent
-
-
-def lines(split: str) -> list[list[str]]:
-    data = Path(os.environ.get("UNDERTOW_DATA", HERE.parents[1] / "shared" / "data"))
-    with lzma.open(data / "text" / f"wikitext2.{split}.txt.xz", "rt", encoding="utf-8") as f:
-        return [[*line.split(), "<eos>"] for line in f]
 
 
 def hmm(**settings: Any) -> dict[str, Any]:
@@ -76,11 +70,11 @@ class Text:
     """What rows are fitted to and scored on."""
 
     def __init__(self, quick: bool, select: bool) -> None:
-        train = lines("train")
+        train = wikitext("train")
         if quick:
             train = train[: len(train) // 20]
         cut = round(0.9 * len(train))
-        held = train[cut:] if select or quick else lines("valid")
+        held = train[cut:] if select or quick else wikitext("valid")
         self.train = Corpus.from_sentences(train[:cut] if select or quick else train)
         self.held = Corpus.from_sentences(held, vocabulary=self.train.vocabulary)
         words = (w for line in held for w in line)
@@ -100,8 +94,8 @@ def smaller(settings: dict[str, Any]) -> dict[str, Any]:
 def run(row: dict[str, Any], text: Text, quick: bool) -> Any:
     """log p of each token of the held text."""
     if row["kind"] == "kn":
-        model = KneserNey(row["n"]).fit(text.train.ids, len(text.train.vocabulary))
-        return np.log(model.probabilities(text.held.ids))
+        ngrams = KneserNey(row["n"]).fit(text.train.ids, len(text.train.vocabulary))
+        return np.log(ngrams.probabilities(text.held.ids))
     settings = row["settings"]
     if row["kind"] == "lds":
         lds = LDS(**(dict(settings, n_components=20, n_iter=3) if quick else settings), n_jobs=-1).fit(text.train)
@@ -144,7 +138,6 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--select", action="store_true", help="fit on nine tenths of train, score on the rest")
     parser.add_argument("--work", type=Path, default=HERE / "work")
-    parser.add_argument("--out", type=Path, default=HERE / "results" / "hmm_perplexity.md")
     given = parser.parse_args()
     work = work_of(given.work, __file__) / ("quick" if given.quick else "select" if given.select else "valid")
     work.mkdir(parents=True, exist_ok=True)
@@ -176,9 +169,8 @@ def main() -> None:
         best = max(log_p[text.counted].mean() for log_p in logs.values())
         sys.exit(None if both[text.counted].mean() > best else "The HMM adds nothing to the 5-gram.")
     if not given.select:
-        before = given.out.read_text(encoding="utf-8") if given.out.exists() else ""
-        notes = "\n" + NOTES + before.split(NOTES, 1)[1] if NOTES in before else ""  # written by hand, kept
-        given.out.write_text(page + notes, encoding="utf-8")
+        notes = words_from("hmm_perplexity", NOTES)
+        write_page("hmm_perplexity", f"{page}\n{notes}" if notes else page, __file__, ROWS, data=done)
 
 
 if __name__ == "__main__":

@@ -23,14 +23,15 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from pos_data import Tagged, craft_articles, respell
 from scipy.stats import binomtest
-from texts import elife
 
+from data import Tagged, craft_articles, elife, first, respell
+from pages import write_page
 from undertow import Corpus, LagCounts
 from undertow.engine.blas import one_blas_thread
 from undertow.kernels.gaussian.gains import gain_at_missing
@@ -102,10 +103,11 @@ class Statistics(NamedTuple):
 
 
 def steady(m: Model) -> Steady:
-    CtDinv = np.linalg.solve(m.D, m.C).T
+    CtDinv: Any = np.linalg.solve(m.D, m.C).T
     information = symmetrize(CtDinv @ m.C)
     Sigma1 = solve_riccati(m.A, information, m.Q)
-    Sigma0 = symmetrize(np.linalg.solve(np.eye(len(m.A)) + Sigma1 @ information, Sigma1))
+    filtered: Any = np.linalg.solve(np.eye(len(m.A)) + Sigma1 @ information, Sigma1)
+    Sigma0 = symmetrize(filtered)
     K = Sigma0 @ CtDinv
     J = np.linalg.solve(Sigma1, m.A @ Sigma0).T
     V_s = symmetrize(solve_lyapunov(doubling_powers(J), symmetrize(Sigma0 - J @ Sigma1 @ J.T)))
@@ -200,24 +202,14 @@ class Text(NamedTuple):
         return np.maximum(ids, 0), offsets, ids < 0
 
 
-def take(sentences: Any, n_tokens: int) -> list[list[str]]:
-    out, n = [], 0
-    for s in sentences:
-        out.append(list(s))
-        n += len(s)
-        if n >= n_tokens:
-            break
-    return out
-
-
 def read_sentences(quick: bool, work: Path, n_tokens: int) -> list[list[str]]:
     if quick:
-        return take((s.words for article in craft_articles("train") for s in article), n_tokens)
-    return take(elife(work).token_lists(), n_tokens)
+        return first((s.words for article in craft_articles("train") for s in article), n_tokens)
+    return first(elife(work).token_lists(), n_tokens)
 
 
 def make_text(sentences: list[list[str]], scale: Scale) -> Text:
-    fit_part = take(sentences, scale.tokens)
+    fit_part = first(sentences, scale.tokens)
     corpus = Corpus.from_sentences(fit_part, vocab_size=scale.words, unknown_classes=True)
     counts = LagCounts.from_corpus(corpus, lags=LAGS)
     seen = np.flatnonzero(corpus.vocabulary.counts)
@@ -347,7 +339,7 @@ def rows_of(text: Text, scale: Scale, tagged: tuple[list[Tagged], list[Tagged]])
             path = {i: outside(m, text) for i, m in path.items()}
         m = path[scale.iterations]
         density = {i: log_density(m, text) for i, m in path.items()}
-        hits = tag(lambda X, m=m: smoothed_vectors(m, [psi_0, *lagged], text, X), *tagged, scale.seeds)
+        hits = tag(partial(smoothed_vectors, m, [psi_0, *lagged], text), *tagged, scale.seeds)
         rows[noise] = Row(density, next_word_perplexity(m, text), hits, seconds)
         print(noise, density, rows[noise].perplexity, 100 * hits.mean(), f"{seconds:.0f} s", flush=True)
         if noise == "full-rank":
@@ -433,7 +425,7 @@ def main() -> None:
     lines = page(rows, gap, text, scale, "CRAFT train" if options.quick else "eLife", *sizes)
     print("\n".join(lines))
     if not options.quick:
-        (Path(__file__).parent / "results" / "lds_noise.md").write_text("\n".join(lines), encoding="utf-8")
+        write_page("lds_noise", "\n".join(lines), __file__, scale._asdict())
     ours = rows["full-rank"]
     for noise in NOISES[1:]:
         if not (ours.perplexity < rows[noise].perplexity and ours.hits.mean() > rows[noise].hits.mean()):

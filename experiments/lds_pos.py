@@ -18,15 +18,16 @@ import json
 import sys
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pos_data import Tagged, craft_articles, respell
-from representations import beside, lds, word2vec
-from scoring import Rows, mcnemar, spread
-from texts import elife, elife_counts, sample
 
+from data import Tagged, craft_articles, elife, elife_counts, respell, sample
+from pages import write_page
+from representations import Learned, lds, word2vec
+from scoring import Rows, mcnemar, spread
 from undertow import LDS, Corpus, LagCounts
 
 Features = Callable[[list[list[str]], int], list[Any]]  # of sentences and a seed
@@ -50,6 +51,15 @@ def text_to_learn_from(work: Path, quick: bool) -> tuple[Corpus, LagCounts]:
         corpus = sample(300_000, [])
         return corpus, LagCounts.from_corpus(corpus, lags=7)
     return elife(work), elife_counts(work)
+
+
+def word_vectors(table: Any, view: str, X: list[list[str]], seed: int) -> list[Any]:
+    """word2vec has one seed."""
+    return list(table.transform(X, view))
+
+
+def token_vectors(learned: list[Learned], view: str, X: list[list[str]], seed: int) -> list[Any]:
+    return list(learned[seed].model.transform(X, view))
 
 
 def main() -> None:
@@ -102,9 +112,7 @@ def main() -> None:
                 return [classify(a, tags, b, seed).tolist()]
 
             width = features(test_words[:1], 0)[0].shape[1]
-            kept = [
-                kept_rows(f"{name}-{seed}-{options.lds}", lambda s=seed: predict(s)) for seed in range(options.seeds)
-            ]
+            kept = [kept_rows(f"{name}-{seed}-{options.lds}", partial(predict, seed)) for seed in range(options.seeds)]
             right[name] = np.stack([np.array(found.tags[0]) == gold for found in kept])
             lines.append(f"| {name} | {width} | {spread(100 * right[name].mean(axis=1))} | {seconds:.0f} |")
             print(lines[-1], flush=True)
@@ -121,13 +129,12 @@ def main() -> None:
             ]
             seconds = float(np.mean([one.wall for one in learned]))
             for view in ("features",) if options.quick else ("type", "filter", "smooth", "features"):
-                row(f"LDS {name} {view}, h={h}", lambda X, i, m=learned, v=view: m[i].model.transform(X, v), seconds)
+                row(f"LDS {name} {view}, h={h}", partial(token_vectors, learned, view), seconds)
         rivals = () if options.quick else (("word2vec CBOW", False), ("word2vec CBOW + classes", True))
         for name, classes in rivals:
             table, _, seconds = word2vec(corpus, h, work, classes=classes, workers=2)
-            vectors = table.vectors_
-            row(f"{name}, h={h}", lambda X, _, v=vectors: [v[vocabulary.encode(s)] for s in X], seconds)
-            row(f"{name} ±1, h={h}", lambda X, _, v=vectors: [beside(v[vocabulary.encode(s)]) for s in X], seconds)
+            row(f"{name}, h={h}", partial(word_vectors, table, "type"), seconds)
+            row(f"{name} ±1, h={h}", partial(word_vectors, table, "window"), seconds)
         ours = right[f"LDS EM features, h={h}"]
         for rival in [name for name in right if name.startswith("word2vec")]:
             theirs = right[rival]
@@ -147,7 +154,7 @@ def main() -> None:
             )
             used = f"Settings: {LDS(random_state=0, n_jobs=2)!r}, all else by default, changed by {options.lds}."
             text = "\n".join([*lines[:-3], "", paper, "", used, ""])
-            (Path(__file__).parent / "results" / "lds_pos.md").write_text(text, encoding="utf-8")
+            write_page("lds_pos", text, __file__, vars(options))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ starts alike, and the second half (test) is only scored, once, at the end. Two m
 half the rate", and "random + frequencies", whose output layer begins at the words' frequencies, which the LDS also
 knows.
 Runs are kept in --work as they finish: an interrupted experiment goes on where it was.
-Writes experiments/results/lds_rnn.md and lds_rnn.json (perplexity after each epoch).
+Writes experiments/results/lds_rnn.json (with the perplexity after each epoch) and .md.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from source_key import work_of
-from wikitext_data import first, read_tokens
 
+from data import first, wikitext
+from pages import write_page
+from source_key import work_of
 from undertow import LDS, Corpus
 from undertow.neural import RNNLM
 from undertow.neural.training import perplexity, train
@@ -39,7 +40,6 @@ UNITS = ("sigmoid", "tanh")
 STARTS = ("random", "random, half the rate", "random + frequencies", "LDS")
 LANES = 10  # text is read in so many parts, side by side
 ENOUGH = 0.7  # the share of the epochs that the claim allows
-RESULTS = Path(__file__).parent / "results"
 
 
 class Scale(NamedTuple):
@@ -320,7 +320,7 @@ def main() -> None:
         kept = work_of(options.work, __file__) / f"rnn-{scale.units}-{scale.words}-{scale.tokens}-{n_iter}.json"
     done = Kept(kept)
 
-    lines, valid = first(read_tokens("train"), scale.tokens), first(read_tokens("valid"), 2 * scale.dev)
+    lines, valid = first(wikitext("train"), scale.tokens), first(wikitext("valid"), 2 * scale.dev)
     chosen = {name: rates[0] for name, rates in scale.rates.items()}
     if scale.select:
         part = first(lines, scale.select)
@@ -349,9 +349,9 @@ def main() -> None:
         runs.append(done.get("score", start, unit, seed, chosen[f"{unit}, {start}"], text, scale.epochs))
     runs.sort(key=lambda r: (UNITS.index(r["unit"]), r["seed"], STARTS.index(r["start"])))
     if not options.quick and set(units) == set(UNITS):
-        (RESULTS / "lds_rnn.md").write_text(page(runs, text, scale, n_iter, chosen), encoding="utf-8")
         settings = scale._replace(rates={})._asdict() | {"lds_iterations": n_iter, "chosen_rates": chosen}
-        (RESULTS / "lds_rnn.json").write_text(json.dumps({"settings": settings, "runs": runs}, indent=1) + "\n")
+        shown = page(runs, text, scale, n_iter, chosen)
+        write_page("lds_rnn", shown, __file__, settings, data={"runs": runs})
     print("\n".join(tables(runs)))
     said, reached = verdicts(runs)
     print("\n".join(said))

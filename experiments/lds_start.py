@@ -16,23 +16,24 @@ import argparse
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from texts import elife_counts
-from wikitext_data import first, read_tokens
 
+from data import elife_counts, first, wikitext
+from pages import write_page
 from undertow import LDS, Corpus, LagCounts
 
 SHOWN = (1, 2, 3, 5, 10, 20, 30, 50, 100)
 
 
 def quick_counts() -> LagCounts:
-    corpus = Corpus.from_sentences(first(read_tokens("train"), 400_000), vocab_size=3000)
+    corpus = Corpus.from_sentences(first(wikitext("train"), 400_000), vocab_size=3000)
     return LagCounts.from_corpus(corpus, lags=7)
 
 
 def wikitext_counts() -> LagCounts:
-    return LagCounts.from_corpus(Corpus.from_sentences(read_tokens("train"), vocab_size=10_000), lags=7)
+    return LagCounts.from_corpus(Corpus.from_sentences(wikitext("train"), vocab_size=10_000), lags=7)
 
 
 def main() -> None:
@@ -52,7 +53,7 @@ def main() -> None:
     h = 20 if options.quick else 100
     runs: dict[str, list[float]] = {}
     seconds: dict[str, float] = {}
-    plain = {"n_iter": 0, "n_full": n_iter, "n_jobs": 1 if options.quick else 2}
+    plain: dict[str, Any] = {"n_iter": 0, "n_full": n_iter, "n_jobs": 1 if options.quick else 2}
     for init, seed in [("ssid", 0), *(("random", seed) for seed in range(options.seeds))]:
         name = f"{init}, seed {seed}"
         start = time.process_time()
@@ -95,7 +96,7 @@ def main() -> None:
         raise SystemExit("a likelihood is not finite")
     if not options.quick:
         name = "lds_start" if options.text == "elife" else f"lds_start_{options.text}"
-        (Path(__file__).parent / "results" / f"{name}.md").write_text("\n".join(lines), encoding="utf-8")
+        write_page(name, "\n".join(lines), __file__, vars(options), data={"runs": runs, "seconds": seconds})
     if options.quick and not holds:
         sys.exit("EM from the subspace start is not ahead of EM from random starts.")
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,9 +30,9 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.linalg import LinearOperator, svds
 from scipy.stats import poisson
-from texts import elife
-from wikitext_data import first, read_tokens
 
+from data import elife, first, wikitext
+from pages import write_page
 from undertow import LDS, Corpus, LagCounts
 from undertow.kernels.gaussian.linalg import sqrt_and_inverse
 from undertow.models.lds.queries import transition_loadings
@@ -91,9 +92,9 @@ def elife_in_two(work: Path) -> tuple[Corpus, Corpus]:
     return part_of(corpus, 0, cut), part_of(corpus, cut, corpus.n_sentences)
 
 
-def wikitext(n_tokens: int) -> tuple[Corpus, Corpus]:
-    train = Corpus.from_sentences(first(read_tokens("train"), n_tokens), vocab_size=5000)
-    return train, Corpus.from_sentences(read_tokens("valid"), vocabulary=train.vocabulary)
+def short_wikitext(n_tokens: int) -> tuple[Corpus, Corpus]:
+    train = Corpus.from_sentences(first(wikitext("train"), n_tokens), vocab_size=5000)
+    return train, Corpus.from_sentences(wikitext("valid"), vocabulary=train.vocabulary)
 
 
 # --- readings -------------------------------------------------------------------------------------------
@@ -142,7 +143,8 @@ def blocks_of(r: Reading, allowed: Any, n_words: int) -> list[tuple[Any, Any]]:
         poles = []
         for sign in (1, -1):
             scores = [np.where(allowed, sign * side[:, d], -np.inf) for side in (r.before, r.after)]
-            ends = tuple(np.argsort(-x, kind="stable")[:n_words] for x in scores)
+            before, after = (np.argsort(-x, kind="stable")[:n_words] for x in scores)
+            ends = before, after
             poles.append((float(np.prod([x[e].mean() for x, e in zip(scores, ends, strict=True)])), ends))
         out.append(max(poles, key=lambda pole: pole[0])[1])
     return out
@@ -185,7 +187,8 @@ def shuffled(blocks: list[tuple[Any, Any]], rng: np.random.Generator) -> list[tu
 
 def top_pairs(scores: Any, n: int) -> tuple[Any, Any]:
     best = np.argpartition(scores.ravel(), -n)[-n:]
-    return np.unravel_index(best, scores.shape)
+    rows, columns = np.unravel_index(best, scores.shape)
+    return rows, columns
 
 
 def judge_pairs(scores: Any, held: Any, chance: Any, n: int) -> tuple[float, float]:
@@ -261,7 +264,7 @@ def pair_rows(
     return standing, unseen, int(occurs.sum())
 
 
-def verdict(blocks: dict[str, tuple[float, ...]], unseen: dict[str, tuple[float, ...]]) -> list[str]:
+def verdict(blocks: Mapping[str, tuple[float, ...]], unseen: Mapping[str, tuple[float, ...]]) -> list[str]:
     """What the tables say of the paper's claim, and where another list is better."""
     ours, start, svd = blocks["LDS, EM"], blocks["LDS, SSID alone, uniform noise"], blocks["SVD of the counts"]
     best = max(unseen, key=lambda name: unseen[name][1])
@@ -275,7 +278,7 @@ def verdict(blocks: dict[str, tuple[float, ...]], unseen: dict[str, tuple[float,
     ]
 
 
-def markdown(title: str, columns: list[str], rows: dict[str, tuple[float, ...]], forms: list[str]) -> list[str]:
+def markdown(title: str, columns: list[str], rows: Mapping[str, tuple[float, ...]], forms: list[str]) -> list[str]:
     out = [f"| {title} | {' | '.join(columns)} |", f"|---|{'---|' * len(columns)}"]
     for name, values in rows.items():
         out.append(f"| {name} | {' | '.join(form.format(v) for form, v in zip(forms, values, strict=True))} |")
@@ -294,7 +297,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path(__file__).parent / "work")
     options = parser.parse_args()
     scale = QUICK if options.quick else FULL
-    train, rest = wikitext(500_000) if options.quick else elife_in_two(options.work)
+    train, rest = short_wikitext(500_000) if options.quick else elife_in_two(options.work)
     began = time.process_time()
     counts = LagCounts.from_corpus(train, lags=7, n_jobs=1)
     counting = time.process_time() - began
@@ -367,7 +370,7 @@ def main() -> None:
     ]
     print("\n".join(lines))
     if not options.quick:
-        (Path(__file__).parent / "results" / "lds_transitions.md").write_text("\n".join(lines), encoding="utf-8")
+        write_page("lds_transitions", "\n".join(lines), __file__, vars(options))
     rivals = [blocks[name][1] for name in ("the same, shuffled", "LDS, SSID alone", "LDS, SSID alone, uniform noise")]
     if not blocks["LDS, EM"][1] > 1.5 * max(1.0, *rivals):
         sys.exit("The transitions after EM do not stand out on held-out text.")

@@ -1,122 +1,124 @@
-"""Plots as SVG text: a row of dots a label, and lines. Colours are the page's, so that they follow its dark mode."""
+"""Plots of the report, by matplotlib: a row of dots a label, and lines. SVG text whose colors are the page's.
+
+The same numbers give the same bytes: ids are hashed with a fixed salt, text stays text, and no date is written.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import html
-import math
+import io
+import re
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator, ScalarFormatter
 
 Series = dict[str, list[tuple[float, float]]]
-WIDTH = 720
+WIDTH = 7.2  # inches of 100 points
+# what matplotlib writes -> the variable of the page's style sheet, which knows light and dark
+COLORS = {
+    "#1f6fb2": "var(--0)",
+    "#d9622b": "var(--1)",
+    "#2f8f5b": "var(--2)",
+    "#8a5fb5": "var(--3)",
+    "#b58a1f": "var(--4)",
+    "#c0407a": "var(--5)",
+    "#1c2430": "var(--ink)",
+    "#5b6675": "var(--soft)",
+    "#d9dee5": "var(--line)",
+}
+DOTS = list(COLORS)[:6]
+INK, SOFT, LINE = list(COLORS)[6:]
+SETTINGS: Any = {
+    "svg.hashsalt": "undertow",
+    "svg.fonttype": "none",
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so that the layout is the same everywhere
+    "font.size": 9,
+    "text.color": INK,
+    "axes.labelcolor": SOFT,
+    "axes.edgecolor": LINE,
+    "xtick.color": SOFT,
+    "ytick.color": SOFT,
+    "ytick.labelcolor": INK,
+    "grid.color": LINE,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "path.simplify": False,
+}
+NO_METADATA = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 
 
-def ticks(low: float, high: float, n: int = 6) -> list[float]:
-    """Round values within [low, high]."""
-    span = max(high - low, 1e-12)
-    step = 10 ** math.floor(math.log10(span / n))
-    step *= next(f for f in (1, 2, 5, 10) if f * step * n >= span)
-    first = math.ceil(low / step - 1e-9)
-    return [k * step for k in range(first, math.floor(high / step + 1e-9) + 1)]
-
-
-def _plain(value: float) -> str:
-    return f"{value:,.10g}"
-
-
-def _text(x: float, y: float, text: str, anchor: str = "start", kind: str = "") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" class="{kind}">{html.escape(text)}</text>'
-
-
-def _legend(names: list[str], y: float) -> list[str]:
-    out, x = [], 8.0
-    for i, name in enumerate(names):
-        out.append(f'<circle cx="{x + 5:.1f}" cy="{y - 4:.1f}" r="5" class="c{i % 6}"/>')
-        out.append(_text(x + 15, y, name))
-        x += 30 + 7.2 * len(name)
-    return out
-
-
-def _frame(title: str, height: float, parts: list[str]) -> str:
+def _svg(figure: Figure, title: str) -> str:
+    """A figure element; ids begin with a hash of the plot, so that two plots of a page do not share them."""
+    out = io.StringIO()
+    canvas: Any = FigureCanvasSVG(figure)
+    canvas.print_svg(out, metadata=NO_METADATA)
+    text = out.getvalue()
+    text = text[text.index("<svg") :]
+    name = hashlib.sha256(text.encode()).hexdigest()[:8]
+    text = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>p{name}-", text)
+    for color, variable in COLORS.items():
+        text = text.replace(color, variable)
+    text = re.sub(r'<svg ([^>]*?)width="[^"]*" height="[^"]*"|<svg ', lambda m: f"<svg {m[1] or ''}", text, count=1)
     label = html.escape(title, quote=True)
-    return (
-        f'<figure><figcaption>{html.escape(title)}</figcaption><svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" '
-        f'aria-label="{label}">{"".join(parts)}</svg></figure>'
-    )
+    text = text.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
+    return f"<figure><figcaption>{html.escape(title)}</figcaption>{text.strip()}</figure>"
 
 
 def dots(title: str, labels: list[str], series: dict[str, list[float | None]]) -> str:
     """One row a label, one dot a series; the axis covers the values, so it need not begin at nothing."""
-    values = [v for column in series.values() for v in column if v is not None]
-    low, high = min(values), max(values)
-    pad = 0.06 * (high - low) or 1.0
-    low, high = low - pad, high + pad
-    left = min(320.0, 16 + 6.8 * max(map(len, labels)))
-    row, top = 22, 34 if len(series) > 1 else 12
-
-    def at(value: float) -> float:
-        return left + (WIDTH - left - 50) * (value - low) / (high - low)
-
-    bottom = top + row * len(labels)
-    parts = _legend(list(series), 18) if len(series) > 1 else []
-    for tick in ticks(low, high):
-        parts.append(f'<line x1="{at(tick):.1f}" x2="{at(tick):.1f}" y1="{top}" y2="{bottom}" class="grid"/>')
-        parts.append(_text(at(tick), bottom + 16, _plain(tick), "middle", "axis"))
-    for i, label in enumerate(labels):
-        y = top + row * (i + 0.5)
-        here = [column[i] for column in series.values()]
-        there = [v for v in here if v is not None]
-        parts.append(_text(left - 8, y + 4, label, "end"))
-        if not there:
-            continue
-        begin, end = at(min(there)) if len(there) > 1 else left, at(max(there))
-        parts.append(f'<line x1="{begin:.1f}" x2="{end:.1f}" y1="{y:.1f}" y2="{y:.1f}" class="lead"/>')
-        for k, v in enumerate(here):
-            if v is not None:
-                parts.append(
-                    f'<circle cx="{at(v):.1f}" cy="{y:.1f}" r="5" class="c{k % 6}">'
-                    f"<title>{html.escape(label)}: {_plain(v)}</title></circle>"
-                )
-        if len(series) == 1:
-            parts.append(_text(at(there[0]) + 9, y + 4, _plain(there[0]), "start", "axis"))
-    return _frame(title, bottom + 26, parts)
+    several = len(series) > 1
+    with mpl.rc_context(SETTINGS):
+        height = 0.6 + 0.24 * len(labels) + 0.3 * several
+        figure = Figure(figsize=(WIDTH, height))
+        left = min(0.46, 0.03 + 0.0098 * max(map(len, labels)))
+        axes = figure.add_axes((left, 0.42 / height, 0.95 - left, 1 - (0.5 + 0.3 * several) / height))
+        rows = range(len(labels))
+        for row, here in zip(rows, zip(*series.values(), strict=True), strict=True):
+            there = [v for v in here if v is not None]
+            if len(there) > 1:
+                axes.plot([min(there), max(there)], [row, row], color=LINE, linewidth=2, zorder=1)
+        for k, (name, values) in enumerate(series.items()):
+            points = [(v, row) for row, v in zip(rows, values, strict=True) if v is not None]
+            axes.plot(*zip(*points, strict=True), "o", color=DOTS[k % 6], markersize=6, label=name, zorder=2)
+            if not several:
+                for v, row in points:
+                    axes.annotate(f"{v:,.10g}", (v, row), (7, -3), textcoords="offset points", fontsize=8, color=SOFT)
+        axes.set_yticks(list(rows), labels)
+        axes.set_ylim(len(labels) - 0.5, -0.5)
+        axes.margins(x=0.08)
+        axes.grid(axis="y", visible=False)
+        axes.tick_params(length=0)
+        if several:
+            figure.legend(loc="upper left", ncols=len(series))
+        return _svg(figure, title)
 
 
 def lines(title: str, series: Series, x_name: str, *, log_x: bool = False, log_y: bool = False) -> str:
     """A line a series through its points."""
-
-    def scaled(value: float, log: bool) -> float:
-        return math.log2(value) if log else value
-
-    xs = [scaled(x, log_x) for points in series.values() for x, _ in points]
-    ys = [scaled(y, log_y) for points in series.values() for _, y in points]
-    x0, x1, y0, y1 = min(xs), max(xs), min(ys), max(ys)
-    pad = 0.06 * (y1 - y0) or 1.0
-    y0, y1 = y0 - pad, y1 + pad
-    left, right, top, bottom = 64.0, WIDTH - 16.0, 34.0, 300.0
-
-    def at(x: float, y: float) -> tuple[float, float]:
-        u = (scaled(x, log_x) - x0) / ((x1 - x0) or 1.0)
-        v = (scaled(y, log_y) - y0) / (y1 - y0)
-        return left + u * (right - left), bottom - v * (bottom - top)
-
-    parts = _legend(list(series), 18)
-    for tick in ticks(2**y0 if log_y else y0, 2**y1 if log_y else y1):
-        if log_y and tick <= 0:
-            continue
-        _, y = at(2**x0 if log_x else x0, tick)
-        parts.append(f'<line x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}" class="grid"/>')
-        parts.append(_text(left - 6, y + 4, _plain(tick), "end", "axis"))
-    marks = sorted({x for points in series.values() for x, _ in points}) if log_x else ticks(x0, x1)
-    for tick in marks:
-        x, _ = at(tick, 2**y0 if log_y else y0)
-        parts.append(_text(x, bottom + 18, _plain(tick), "middle", "axis"))
-    parts.append(_text((left + right) / 2, bottom + 36, x_name, "middle", "axis"))
-    for k, (name, points) in enumerate(series.items()):
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in (at(*p) for p in sorted(points)))
-        parts.append(f'<polyline points="{path}" class="l{k % 6}"/>')
-        for p in points:
-            x, y = at(*p)
-            parts.append(
-                f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" class="c{k % 6}">'
-                f"<title>{html.escape(name)}: {_plain(p[0])}, {_plain(p[1])}</title></circle>"
-            )
-    return _frame(title, bottom + 46, parts)
+    with mpl.rc_context(SETTINGS):
+        n_rows = -(-len(series) // 3)
+        height = 3.3 + 0.2 * n_rows
+        figure = Figure(figsize=(WIDTH, height))
+        axes = figure.add_axes((0.1, 0.5 / height, 0.87, 1 - (0.65 + 0.2 * n_rows) / height))
+        for k, (name, points) in enumerate(series.items()):
+            axes.plot(*zip(*sorted(points), strict=True), "o-", color=DOTS[k % 6], markersize=4, label=name)
+        if log_x:
+            axes.set_xscale("log", base=2)
+            axes.set_xticks(sorted({x for points in series.values() for x, _ in points}))
+            axes.xaxis.set_major_formatter(ScalarFormatter())
+            axes.xaxis.set_minor_locator(NullLocator())
+        if log_y:
+            axes.set_yscale("log")
+        axes.set_xlabel(x_name)
+        axes.tick_params(length=0)
+        figure.legend(loc="upper left", ncols=3)
+        return _svg(figure, title)

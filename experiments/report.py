@@ -4,7 +4,8 @@
     .venv/bin/python experiments/report.py --check         # only says whether that page is up to date
 
 The first part, results/verdicts.md, is written by hand: what each paper claims and whether it holds here. The rest is
-what the experiments wrote.
+what the experiments wrote into results/*.json (see pages.py), rendered by markdown-it-py and drawn by matplotlib:
+`pip install -c constraints.txt '.[report]'`.
 """
 
 from __future__ import annotations
@@ -13,14 +14,19 @@ import argparse
 import html
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from markdown_page import Heading, Table, number, parse, render
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from pages import Table, blocks_of, number, read_page
 from plots import dots, lines
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "evidence.html"
+
+Plot = Callable[[Table], str | None]  # nothing where the table is not the one that it draws
 
 # pages in the order of the report, under the paper that they answer
 CHAPTERS: dict[str, list[str]] = {
@@ -43,7 +49,7 @@ CHAPTERS: dict[str, list[str]] = {
 }
 
 
-def dot_plot(title: str, label: str, *columns: str) -> Callable[[Table], str | None]:
+def dot_plot(title: str, label: str, *columns: str) -> Plot:
     """Rows of a table that has these columns; rows without a number in them are left out."""
 
     def draw(table: Table) -> str | None:
@@ -59,7 +65,7 @@ def dot_plot(title: str, label: str, *columns: str) -> Callable[[Table], str | N
     return draw
 
 
-def line_plot(title: str, label: str, x_name: str, *, log_y: bool = False) -> Callable[[Table], str | None]:
+def line_plot(title: str, label: str, x_name: str, *, log_y: bool = False) -> Plot:
     """A line a row, through the columns whose heads are numbers; the first column is headed `label`."""
 
     def draw(table: Table) -> str | None:
@@ -91,7 +97,7 @@ def states_plot(table: Table) -> str | None:
 
 
 LIKELIHOODS = line_plot("Log-likelihood a token after full EM iterations", "start, after iterations", "iteration")
-PLOTS: dict[str, list[Callable[[Table], str | None]]] = {
+PLOTS: dict[str, list[Plot]] = {
     "lds_pos": [dot_plot("Accuracy of a local classifier on CRAFT dev", "vectors", "accuracy")],
     "lds_start": [LIKELIHOODS],
     "lds_start_wikitext2": [LIKELIHOODS],
@@ -120,40 +126,71 @@ border-bottom:1px solid var(--line);vertical-align:top}th{color:var(--soft);font
 border-radius:3px}pre{background:var(--panel);padding:.8rem;overflow-x:auto}
 figure{margin:1.5rem 0;background:var(--panel);border-radius:8px;padding:1rem}figcaption{font-weight:600}
 svg{width:100%;height:auto}
-svg text{font:13px system-ui,sans-serif;fill:var(--ink)}svg .axis{fill:var(--soft);font-size:12px}
-.grid{stroke:var(--line)}.lead{stroke:var(--line);stroke-width:2}polyline{fill:none;stroke-width:2}
-""" + "".join(f".c{i}{{fill:var(--{i})}}.l{i}{{stroke:var(--{i})}}" for i in range(6))
+"""
 
 
-def chapter_page(name: str, text: str) -> str:
-    """A result page: its blocks, and behind each table the plot that fits it."""
-    out = []
-    for i, block in enumerate(parse(text)):
-        deeper = block._replace(level=block.level + 1) if isinstance(block, Heading) else block
-        out.append(render(deeper, anchor=name if i == 0 else ""))
-        if isinstance(block, Table):
-            out += [svg for plot in PLOTS.get(name, []) if (svg := plot(block)) is not None]
-    return "\n".join(out)
+def render(text: str, tables: list[Table], deeper: int, anchor: str = "", plots: Iterable[Plot] = ()) -> str:
+    """Markdown as HTML: headings `deeper` levels down, columns of numbers flush right, plots behind their tables."""
+    rules = MarkdownIt("commonmark", {"html": False}).enable("table")
+    tokens = rules.parse(text)
+    out: list[Token] = []
+    remaining = iter(tables)
+    numeric: list[bool] = []
+    column = 0
+    for token in tokens:
+        if token.type in ("heading_open", "heading_close"):
+            token.tag = f"h{min(int(token.tag[1:]) + deeper, 4)}"
+            if anchor and token.nesting == 1:
+                token.attrSet("id", anchor)
+                anchor = ""
+        elif token.type == "table_open":
+            table = next(remaining)
+            numeric = numeric_columns(table)
+            out.append(raw('<div class="wide">'))
+        elif token.type == "tr_open":
+            column = 0
+        elif token.type in ("td_open", "th_open"):
+            if numeric[column]:
+                token.attrSet("class", "n")
+            column += 1
+        elif token.type == "inline" and token.children:
+            token.children = [t for t in token.children if not local_link(t)]
+        out.append(token)
+        if token.type == "table_close":
+            out.append(raw("</div>\n" + "".join(svg + "\n" for plot in plots if (svg := plot(table)) is not None)))
+    return str(rules.renderer.render(out, rules.options, {}))
+
+
+def raw(text: str) -> Token:
+    return Token("html_block", "", 0, content=text)
+
+
+def numeric_columns(table: Table) -> list[bool]:
+    """Which columns have a number, a dash or nothing in every row."""
+    columns = ([row[i] for row in table.rows if i < len(row)] for i in range(len(table.header)))
+    return [all(number(cell) is not None or cell in ("", "–") for cell in cells) for cells in columns]
+
+
+def local_link(token: Token) -> bool:
+    """The ends of links to other pages, whose text stays: all of them are on this page. None leads out of it."""
+    return token.type in ("link_open", "link_close")
 
 
 def build(results: Path) -> str:
     titles, parts = [], []
     for chapter, names in CHAPTERS.items():
-        there = [n for n in names if (results / f"{n}.md").exists()]
-        if not there:
-            continue
         parts.append(f"<h2>{html.escape(chapter)}</h2>")
-        for name in there:
-            text = (results / f"{name}.md").read_text(encoding="utf-8")
-            title = text.split("\n", 1)[0].removeprefix("# ")
-            titles.append(f'<li><a href="#{name}">{html.escape(title)}</a></li>')
-            parts.append(chapter_page(name, text))
-    verdicts = [render(b) for b in parse((results / "verdicts.md").read_text(encoding="utf-8"))[1:]]
+        for name in names:
+            page = read_page(name, results)
+            titles.append(f'<li><a href="#{name}">{html.escape(page.title)}</a></li>')
+            parts.append(render(page.markdown, page.tables, deeper=2, anchor=name, plots=PLOTS.get(name, [])))
+    verdicts = (results / "verdicts.md").read_text(encoding="utf-8").split("\n", 1)[1]  # without its title
+    told = [block for block in blocks_of(verdicts) if isinstance(block, Table)]
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
         'content="width=device-width,initial-scale=1"><title>undertow: the evidence</title>'
         f"<style>{STYLE}</style></head><body>\n<h1>undertow: the evidence</h1>\n"
-        + "\n".join(verdicts)
+        + render(verdicts, told, deeper=1)
         + f"\n<nav><h2>The experiments</h2><ul>{''.join(titles)}</ul></nav>\n"
         + "\n".join(parts)
         + "\n</body></html>\n"

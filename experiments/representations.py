@@ -4,7 +4,7 @@ Each function takes a Corpus, gives `Learned` (the model and what it took), and 
 holds the settings, a hash of the text and one of the source, so that another text or other code never gets what was
 learned by this code from this text.
 
-    text = joined(Corpus.open("elife.corpus"), more=labelled_words, n_tokens=4_000_000)
+    text = data.joined(Corpus.open("elife.corpus"), more=labelled_words, n_tokens=4_000_000)
     w2v = word2vec(text, 100, work)            # gensim's CBOW
     brown = clusters(text, work)               # 1000 word clusters with their paths
     flat = hmm(text, 80, work)                 # one layer of 80 states
@@ -25,9 +25,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from pos_data import respell
-from source_key import work_of
 
+from source_key import work_of
 from undertow import HMM, LDS, Corpus, FactorialHMM, LagCounts, load
 from undertow.results import WordClusters
 from undertow.text.vocabulary import Vocabulary
@@ -67,27 +66,10 @@ def beside(vectors: Any) -> Any:
 # --- text -----------------------------------------------------------------------------------------------
 
 
-def joined(corpus: Corpus, more: Iterable[Sequence[str]] = (), n_tokens: int | None = None) -> Corpus:
-    """The first `n_tokens` tokens of a corpus (to the end of a sentence), then other sentences, in its vocabulary.
-
-    Counts are those of the new text. The other sentences are spelled as the rule of the corpus spells.
-    """
-    last = corpus.n_sentences
-    if n_tokens is not None and n_tokens < corpus.n_tokens:
-        last = int(np.searchsorted(corpus.offsets, n_tokens))
-    vocabulary = corpus.vocabulary
-    encoded = [vocabulary.encode(respell(list(s), vocabulary)) for s in more if len(s)]
-    ids = np.concatenate([corpus.ids[: corpus.offsets[last]], *encoded]).astype(np.uint32)
-    lengths = np.concatenate([np.diff(corpus.offsets[: last + 1]), [len(s) for s in encoded]]).astype(np.int64)
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    counted = vocabulary.with_counts(np.bincount(ids, minlength=len(vocabulary)))
-    return Corpus(ids, offsets, counted, manifest={"tokenizer": corpus.manifest.get("tokenizer")})
-
-
 def key_of(corpus: Corpus) -> str:
     """A few digits that say which text this is."""
-    digest = hashlib.sha256(np.ascontiguousarray(corpus.ids))
-    digest.update(np.ascontiguousarray(corpus.offsets))
+    digest = hashlib.sha256(np.ascontiguousarray(corpus.ids).data)
+    digest.update(np.ascontiguousarray(corpus.offsets).data)
     digest.update("\n".join(corpus.vocabulary.words).encode())
     return digest.hexdigest()[:10]
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from pos_data import Tagged
 from scipy.stats import binomtest
-from source_key import work_of
 
+from data import Tagged
+from source_key import work_of
 from undertow.results.tagging.scores import RARE
 from undertow.results.tagging.spans import spans_of
 

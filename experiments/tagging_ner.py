@@ -11,7 +11,7 @@ significance by a paired bootstrap over the test's sentences.
 
 BC2GM (gene names): the first 100,000 tokens of train to learn from, dev to test; representations from biomedical text.
 WNUT-17 (six types of names in user text): train to learn from, dev to test; representations from general text (see
-texts.py). --select learns from the beginning of each train file and tests on its end; the constants of the table are
+data.py). --select learns from the beginning of each train file and tests on its end; the constants of the table are
 those that tagging_pos.py --select gave.
 """
 
@@ -21,17 +21,18 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pos_data import first_tokens, tab_separated
+
+from data import biomedical, first_tokens, general, sample, tab_separated
+from pages import notes_of, write_page
 from representations import Models, Sizes
 from scoring import Row, Rows, Tags, bootstrap, f1, processor_seconds, seeds_of, shown_p, span_counts, spread
 from tagging_pos import BIOMEDICAL_TOKENS, GENERAL_SHARE, LDS_VIEW, LEXICALISED, QUICK_TOKENS, VECTORS, Problem, took
-from texts import biomedical, general, sample
-
 from undertow.results.tagging import CRFTagger, Paths, Posteriors, Vectors
 
 N_ITER = 60  # of L-BFGS
@@ -68,6 +69,11 @@ def crf(problem: Problem, features: list[Any]) -> Tags:
     tagger = CRFTagger(features, l2=L2, n_iter=N_ITER)
     tagger.fit([s.words for s in problem.train], [s.tags for s in problem.train])
     return tagger.predict([s.words for s in problem.test])
+
+
+def tag(problem: Problem, features: Callable[[Models], list[Any]], models: Models) -> Tags:
+    """Tags of the test by a CRF that is made when it is asked for: a row that is kept learns nothing."""
+    return crf(problem, features(models))
 
 
 def problems(work: Path, sizes: Sizes, wanted: list[str]) -> Iterator[Problem]:
@@ -169,7 +175,7 @@ def full(options: Any) -> None:
                 if options.report and not rows.has(key):
                     continue
                 models = problem.models.of_seed(seed)
-                row = rows(key, lambda q=problem, f=features, m=models: crf(q, f(m)))
+                row = rows(key, partial(tag, problem, features, models))
                 done[name].append(row)
                 print(f"{key}: {100 * f1(span_counts(problem.test, row.tags).sum(0)):.2f}", flush=True)
         done = {name: found for name, found in done.items() if found}
@@ -179,10 +185,8 @@ def full(options: Any) -> None:
         lines += table(problem, done)
         head = ["| | tokens | processor seconds | by the clock |", "|---|---|---|---|"]
         tail += [f"{problem.name}:", "", *head, *took(problem.models), ""]
-    path = Path(__file__).parent / "results" / "tagging_ner.md"
-    notes = path.with_name("tagging_ner.notes.md")
-    more = notes.read_text(encoding="utf-8") if notes.exists() else ""
-    path.write_text("\n".join([*lines, *tail]) + more, encoding="utf-8")
+    text = "\n".join([*lines, *tail]) + notes_of("tagging_ner")
+    write_page("tagging_ner", text, __file__, vars(options))
     print("\n".join(lines))
 
 
@@ -193,7 +197,7 @@ def select(work: Path, only: list[str] | None) -> None:
         for name, features in to_select().items():
             if only and not any(name.startswith(o) for o in only):
                 continue
-            row = rows(f"{problem.name}-{name}", lambda q=problem, f=features: crf(q, f(q.models)))
+            row = rows(f"{problem.name}-{name}", partial(tag, problem, features, problem.models))
             score = 100 * f1(span_counts(problem.test, row.tags).sum(0))
             print(f"| {name} | {score:.2f} | {row.cpu:.0f} |", flush=True)
 
@@ -211,11 +215,12 @@ def _quick(work: Path) -> int:
     models = Models(text, work, Sizes(clusters=100, n_iter=20, basis=3.0))
     problem = Problem("BC2GM", first_tokens(genes, 20_000), first_tokens(genes[::-1], 20_000), models)
     found = {}
-    for name, features in {
+    read: dict[str, list[Any]] = {
         "Lex": [],
         "Lex + Brown": [Paths(models("brown"), window=0)],
         "Lex + LDS": [Vectors(models("lds-30"), LDS_VIEW, **VECTORS)],
-    }.items():
+    }
+    for name, features in read.items():
         found[name] = float(f1(span_counts(problem.test, crf(problem, features)).sum(0)))
         print(f"{name}: F1 {100 * found[name]:.2f}", flush=True)
     print(f"{time.perf_counter() - began[0]:.0f} s by the clock, {processor_seconds() - began[1]:.0f} of the processor")

@@ -10,7 +10,7 @@ lexicalised tagger (a CRF on spelling) errs less, above all on words it has not 
 the same text: word2vec, Brown-style clusters, an HMM of 80 states.
 
 CRAFT: the first 40,000 tokens of train to learn from, dev to test; representations from biomedical text. EWT: the first
-20,000 tokens of train to learn from, dev to test; representations from general text (see texts.py). --problems also
+20,000 tokens of train to learn from, dev to test; representations from general text (see data.py). --problems also
 knows the whole train files ("CRAFT, Penn": its first 20 articles), slow in CRFsuite. --select learns from 20,000
 tokens of CRAFT train and tests on 20,000 others, of articles 21 to 24.
 """
@@ -21,16 +21,17 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from pos_data import Tagged, craft_articles, ewt, first_tokens, universal
+
+from data import N_ARTICLES, Tagged, biomedical, craft_articles, ewt, first_tokens, general, sample, universal
+from pages import notes_of, write_page
 from representations import Models, Sizes
 from scoring import Row, Rows, Tags, groups, mcnemar, processor_seconds, right, seeds_of, shown_p, spread
-from texts import N_ARTICLES, biomedical, general, sample
-
 from undertow.results.tagging import CRFTagger, LocalTagger, Paths, Posteriors, States, Vectors
 
 N_ITER = 60  # of L-BFGS
@@ -114,6 +115,17 @@ def local(problem: Problem, features: list[Any], seed: int) -> Tags:
     return tagger.predict([s.words for s in problem.test])
 
 
+def tag(
+    make: Callable[[Problem, list[Any], int], Tags],
+    problem: Problem,
+    features: Callable[[Models], list[Any]],
+    models: Models,
+    seed: int = 0,
+) -> Tags:
+    """Tags of the test by a tagger that is made when it is asked for: a row that is kept learns nothing."""
+    return make(problem, features(models), seed)
+
+
 # --- the problems ---------------------------------------------------------------------------------------
 
 
@@ -123,10 +135,11 @@ def problems(work: Path, wanted: list[str], sizes: Sizes) -> Iterator[Problem]:
         models = Models(biomedical(work, BIOMEDICAL_TOKENS), work, sizes)
         labelled = [s for a in craft_articles("train")[:N_ARTICLES] for s in a]
         test = [s for a in craft_articles("dev") for s in a]
+        kinds: dict[str, Callable[[list[Tagged]], list[Tagged]]] = {"Penn": list, "universal": universal}
         for part, train in (("CRAFT 40k", first_tokens(labelled, 40_000)), ("CRAFT", labelled)):
-            for tags, change in (("Penn", list), ("universal", universal)):
+            for tags, change in kinds.items():
                 if f"{part}, {tags}" in wanted:
-                    yield Problem(f"{part}, {tags}", change(train), change(test), models)  # type: ignore[operator]
+                    yield Problem(f"{part}, {tags}", change(train), change(test), models)
     if any(name.startswith("EWT") for name in wanted):
         models = Models(general(work, GENERAL_SHARE), work, sizes)
         for part in ("EWT 20k", "EWT"):
@@ -189,6 +202,10 @@ def table(problem: Problem, rows: dict[str, list[Row]]) -> list[str]:
     return [*lines, "", *duels(hits, masks), ""]
 
 
+def share_right(hits: dict[str, Any], mask: Any, name: str) -> float:
+    return float(hits[name][:, mask].mean())
+
+
 def duels(hits: dict[str, Any], masks: dict[str, Any]) -> list[str]:
     """Ours against the best rival, over all tokens and over the unseen: means over seeds, McNemar by the first."""
     out = []
@@ -199,7 +216,7 @@ def duels(hits: dict[str, Any], masks: dict[str, Any]) -> list[str]:
             continue
         for group in ("all", "OOV"):
             mask = masks[group]
-            best = max(rivals, key=lambda r, mask=mask: hits[r][:, mask].mean())
+            best = max(rivals, key=partial(share_right, hits, mask))
             points = 100 * (hits[name][:, mask].mean() - hits[best][:, mask].mean())
             p = mcnemar(hits[name][0][mask], hits[best][0][mask])
             out.append(f"- {name} against the best rival, {group} ({best}): {points:+.2f} points, p = {shown_p(p)}.")
@@ -250,7 +267,7 @@ def full(options: Any) -> None:
                     if options.report and not rows.has(key):
                         continue
                     models = problem.models.of_seed(seed)
-                    row = rows(key, lambda f=features, k=make, q=problem, m=models, s=seed: k(q, f(m), s))
+                    row = rows(key, partial(tag, make, problem, features, models, seed))
                     done[name].append(row)
                     print(f"{key}: {100 * right(problem.test, row.tags).mean():.2f}", flush=True)
         done = {name: found for name, found in done.items() if found}
@@ -260,10 +277,10 @@ def full(options: Any) -> None:
         sections += table(problem, done)
         learned[problem.name.split()[0].rstrip(",")] = took(problem.models)
     print("\n".join(sections))
-    write(sections, learned)
+    write(sections, learned, options)
 
 
-def write(sections: list[str], learned: dict[str, list[str]]) -> None:
+def write(sections: list[str], learned: dict[str, list[str]], options: argparse.Namespace) -> None:
     head = [
         "# Part-of-speech tags with and without what models know of the words",
         "",
@@ -275,10 +292,8 @@ def write(sections: list[str], learned: dict[str, list[str]]) -> None:
     tail = ["## Seconds to learn the representations", ""]
     for name, lines in learned.items():
         tail += [f"{name}:", "", "| | tokens | processor seconds | by the clock |", "|---|---|---|---|", *lines, ""]
-    path = Path(__file__).parent / "results" / "tagging_pos.md"
-    notes = path.with_name("tagging_pos.notes.md")
-    more = notes.read_text(encoding="utf-8") if notes.exists() else ""
-    path.write_text("\n".join([*head, *sections, *tail]) + more, encoding="utf-8")
+    text = "\n".join([*head, *sections, *tail]) + notes_of("tagging_pos")
+    write_page("tagging_pos", text, __file__, vars(options))
 
 
 def select(work: Path, only: list[str] | None) -> None:
@@ -290,7 +305,7 @@ def select(work: Path, only: list[str] | None) -> None:
             if only and not any(name.startswith(o) for o in only):
                 continue
             models = problem.models
-            row = rows(f"{problem.name}-{name}", lambda m=models, f=features, q=problem: crf(q, f(m)))
+            row = rows(f"{problem.name}-{name}", partial(tag, crf, problem, features, models))
             hits = right(problem.test, row.tags)
             found = " | ".join(f"{100 * hits[mask].mean():.2f}" for mask in masks.values())
             print(f"| {name} | {found} | {row.cpu:.0f} |", flush=True)
@@ -310,7 +325,7 @@ def _quick(work: Path) -> int:
     models = Models(sample(QUICK_TOKENS, [s.words for s in train]), work, sizes)
     problem = Problem("CRAFT, Penn", first_tokens(train, 5_000), first_tokens(test, 5_000), models)
     masks = groups(problem.train, problem.test)
-    taggers = {
+    taggers: dict[str, tuple[Callable[[Problem, list[Any], int], Tags], list[Any]]] = {
         "SSID": (local, [Vectors(models("ssid-30"), "smooth")]),
         "EM": (local, [Vectors(models("lds-30"), "smooth")]),
         "Lex": (crf, []),

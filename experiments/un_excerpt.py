@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import lzma
 import re
 from collections import Counter
 from pathlib import Path
 
-from pos_data import data_dir
+from data import records
 
 COUNTRIES = {
     "USA": "United States", "RUS": "Russia / USSR", "CHN": "China", "GBR": "United Kingdom", "FRA": "France",
@@ -44,18 +43,16 @@ STEP = 3  # years
 def main() -> None:
     wanted = set(WORDS)
     counts: Counter[tuple[int, str, str]] = Counter()
-    with lzma.open(data_dir() / "time" / "ungdc-1946-2014.jsonl.xz", "rt", encoding="utf-8", newline="\n") as f:
-        for line in f:
-            speech = json.loads(line)
-            name = COUNTRIES.get(speech["country"])
-            if name is None:
-                continue
-            year = 1946 + (int(speech["year"]) - 1946) // STEP * STEP
-            # many speeches are wrapped at about sixty characters, some words with a hyphen
-            text = re.sub(r"-\n", "", speech["text"]).lower()
-            for word in re.findall(r"[a-z]+", text):
-                if word in wanted:
-                    counts[year, name, word] += 1
+    for speech in records("time/ungdc-1946-2014.jsonl.xz"):
+        name = COUNTRIES.get(speech["country"])
+        if name is None:
+            continue
+        year = 1946 + (int(speech["year"]) - 1946) // STEP * STEP
+        # many speeches are wrapped at about sixty characters, some words with a hyphen
+        text = re.sub(r"-\n", "", speech["text"]).lower()
+        for word in re.findall(r"[a-z]+", text):
+            if word in wanted:
+                counts[year, name, word] += 1
     table = io.StringIO(newline="")
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(["time", "countries", "words", "count"])

@@ -1,20 +1,26 @@
-"""What every test shares: where the real data is."""
+"""What every test shares: threads, the order over several workers, which tests are slow, where the real data is."""
 
 from __future__ import annotations
 
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
-import pytest
-from hypothesis import HealthCheck, settings
+# One thread for BLAS and PyTorch, in this process and in those that tests start, unless a test says otherwise:
+# `make test` has a worker per core, and on a busy machine small products in two threads wait long for each other.
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
+
+import pytest  # noqa: E402
+from hypothesis import HealthCheck, settings  # noqa: E402
 
 # On a busy machine an example that takes a millisecond can wait a second for its turn: no limits by the clock.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 
 REPO = Path(__file__).parents[1]
-# files and folders whose tests take long, start processes or a browser; `make check` leaves them out
+# What takes long, starts processes or a browser, by measured processor time; `make check` leaves it out.
 SLOW = (
     "tests/cli/",
     "tests/contract/test_blas_threads.py",
@@ -24,10 +30,38 @@ SLOW = (
     "tests/kernels/factorial/",
     "tests/models/dynamic/",
     "tests/models/factorial/",
+    "tests/models/hmm/test_hmm.py::test_a_cluster_gives_the_same_bits",
+    "tests/models/lds/test_lds.py::test_fit_on_a_cluster",
     "tests/neural/",
+    "tests/results/test_word_clusters.py::test_the_verb",
+    "tests/test_errors.py::test_long_values_on_the_command_line",
     "tests/test_files.py",
     "tests/test_interruptions.py",
+    "tests/test_storage.py::test_a_killed_save",
+    "tests/text/test_corpus.py::test_a_damaged_part",
+    "tests/text/test_corpus.py::test_a_killed_build",
+    "tests/text/test_corpus.py::test_parts_of_another_text",
+    "tests/text/test_corpus.py::test_the_bytes_do_not_depend_on_the_number_of_processes",
+    "tests/text/test_corpus.py::test_words_are_counted_within_the_memory",
+    "tests/text/test_lag_counts.py::test_a_killed_",
+    "tests/text/test_lag_counts.py::test_every_engine_writes_the_same_bytes",
+    "tests/text/test_lag_counts.py::test_the_first_200k_tokens_of_elife",
     "tests/view/",
+)
+# Folders whose tests are one unit of work for `pytest -n`: kernels, because Numba compiles them once and keeps the code
+# in files, and two workers that compile the same kernel do it twice; engine, because its tests share a Dask cluster.
+TOGETHER = ("tests/kernels/", "tests/engine/")
+# What starts first: one worker compiles the kernels while the other does what needs none, then what takes long.
+FIRST = (
+    "tests/kernels/",
+    "tests/engine/",
+    "tests/view/",
+    "tests/text/",
+    "tests/neural/",
+    "tests/experiments/",
+    "tests/contract/test_blas_threads.py",
+    "tests/cli/",
+    "tests/models/",
 )
 
 
@@ -39,8 +73,35 @@ def pytest_configure() -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.relative_to(REPO).as_posix().startswith(SLOW):
+        if item.nodeid.startswith(SLOW):
             item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: rank(item.nodeid))  # stable: within a rank, the order of the files
+
+
+def rank(nodeid: str) -> int:
+    """The place of a test's folder or file in `FIRST`; what is not there comes last."""
+    return next((n for n, start in enumerate(FIRST) if nodeid.startswith(start)), len(FIRST))
+
+
+def unit(nodeid: str) -> str:
+    """The tests that one worker runs together: they share fixtures, or compile the same kernels."""
+    file = nodeid.split("::", maxsplit=1)[0]
+    if file == "tests/experiments/test_quick.py":
+        return nodeid  # a process each, and each takes long
+    return next((folder for folder in TOGETHER if file.startswith(folder)), file)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give each worker of `pytest -n` the next unit, in the order of collection."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByUnit(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return unit(nodeid)
+
+    config.option.loadscopereorder = False
+    return ByUnit(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,9 @@
-"""The page with the evidence: up to date, well formed, quiet in a real browser; its Markdown is escaped."""
+"""Results as data, their pages, and the page with all evidence: up to date, escaped, quiet in a real browser."""
 
 from __future__ import annotations
 
 import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -39,27 +40,65 @@ def test_every_result_is_on_the_page(scripts: Any) -> None:
     assert "http" not in page.replace("http://www.w3.org", ""), "the page must need no network"
 
 
-def test_markdown_is_read_and_escaped(scripts: Any) -> None:
-    page = scripts("markdown_page")
-    text = "# A <b>\n\nOne `a<b` *two*\n**three** \\*.\n\n- x\n  y\n- [z](q.md)\n\n"
-    heading, paragraph, items, table = page.parse(text + "| a | b |\n|---|---|\n| **1,200.5** ± 2 | u |\n")
-    assert page.render(heading) == "<h2>A &lt;b&gt;</h2>"
-    assert page.render(paragraph) == "<p>One <code>a&lt;b</code> <em>two</em> <strong>three</strong> &#42;.</p>"
-    assert items.items == ["x y", "[z](q.md)"] and page.render(items) == "<ul><li>x y</li><li>z</li></ul>"
-    assert table.header == ["a", "b"] and page.number(table.rows[0][0]) == 1200.5 and page.number("u") is None
-    assert 'class="n"' in page.render(table)
+def test_pages_are_what_the_data_say(scripts: Any) -> None:
+    pages = scripts("pages")
+    names = {p.stem for p in (FOLDER / "results").glob("*.md") if not p.stem.endswith(".notes")} - {"verdicts"}
+    assert names == {p.stem for p in (FOLDER / "results").glob("*.json")}
+    for name in names:
+        text = (FOLDER / "results" / f"{name}.md").read_text(encoding="utf-8")
+        assert pages.read_page(name).markdown == text, f"run experiments/pages.py {name}"
 
 
-def test_plots_are_drawn_to_scale(scripts: Any) -> None:
+def test_a_page_comes_back_from_its_data(scripts: Any, tmp_path: Path) -> None:
+    pages = scripts("pages")
+    text = "# A\n\nWords.\n\n| a | b |\n|---|---|\n| **1,200.5** ± 2 |  |\n| −3 | u |\n\nMore.\n"
+    page = pages.Page({"seeds": 3}, "0123456789", {"runs": [1.5]}, pages.blocks_of(text))
+    assert page.title == "A" and page.markdown == text
+    assert page.tables == [pages.Table(["a", "b"], [["**1,200.5** ± 2", ""], ["−3", "u"]])]
+    pages.write_files("one", page, tmp_path)
+    assert pages.read_page("one", tmp_path) == page and (tmp_path / "one.md").read_text(encoding="utf-8") == text
+    assert pages.words_from("one", "More", tmp_path) == "More.\n" and pages.words_from("two", "More", tmp_path) == ""
+    assert [pages.number(cell) for cell in ("**1,200.5** ± 2", "−3", "2.5e-3", "", "u", "–")] == [
+        1200.5, -3, 0.0025, None, None, None,
+    ]  # fmt: skip
+
+
+def test_an_experiment_leaves_no_path_of_this_machine(
+    scripts: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = scripts("pages")
+    kept = []
+    monkeypatch.setattr(pages, "write_files", lambda name, page: kept.append(page))
+    pages.write_page("one", "# A\n", str(FOLDER / "pages.py"), {"work": tmp_path, "seeds": 3})
+    assert kept[0].settings == {"seeds": 3} and len(kept[0].source) == 10
+
+
+def test_markdown_is_rendered_and_escaped(scripts: Any) -> None:
+    report, pages = scripts("report"), scripts("pages")
+    text = "# A <b>\n\nOne `a<b` *two*\n**three** \\*.\n\n- [z](q.md)\n\n| a | b |\n|---|---|\n| 1 | u |\n"
+    drawn = []
+    plot = lambda table: drawn.append(table) or "<svg></svg>"  # noqa: E731
+    page = report.render(text, [pages.Table(["a", "b"], [["1", "u"]])], deeper=1, anchor="here", plots=[plot])
+    assert '<h2 id="here">A &lt;b&gt;</h2>' in page
+    assert "<p>One <code>a&lt;b</code> <em>two</em>\n<strong>three</strong> *.</p>" in page
+    assert "<li>z</li>" in page and "href" not in page
+    assert '<td class="n">1</td>' in page and "<td>u</td>" in page
+    assert len(drawn) == 1 and page.endswith("</table>\n</div>\n<svg></svg>\n")
+
+
+def test_plots_have_their_points_and_the_same_bytes_again(scripts: Any) -> None:
     plots = scripts("plots")
-    assert plots.ticks(0, 10) == [0, 2, 4, 6, 8, 10] and plots.ticks(0.92, 0.98)[0] >= 0.92
-    svg = plots.dots("t", ["<one>", "two"], {"a": [1.0, 3.0], "b": [2.0, None]})
-    assert "&lt;one&gt;" in svg and svg.count("<circle") == 3 + 2  # three values, two in the legend
-    x = [float(part.split('"')[0]) for part in svg.split('cx="')[3:]]
-    assert x[0] < x[1] < x[2] and abs((x[1] - x[0]) - (x[2] - x[1])) < 0.2  # 1, 2, 3
-    drawn = plots.lines("t", {"a": [(512, 4.0), (1024, 2.0), (2048, 1.0)]}, "states", log_x=True)
-    xs, ys = zip(*(map(float, p.split(",")) for p in drawn.split('points="')[1].split('"')[0].split()), strict=True)
-    assert abs((xs[1] - xs[0]) - (xs[2] - xs[1])) < 0.2 and ys[0] < ys[1] < ys[2]
+    labels = ["<one>", "two"]
+    svg = plots.dots("t", labels, {"a": [1.0, 3.0], "b": [2.0, None]})
+    assert svg == plots.dots("t", labels, {"a": [1.0, 3.0], "b": [2.0, None]})
+    assert "&lt;one&gt;" in svg and "<one>" not in svg and "var(--0)" in svg and "#1f6fb2" not in svg
+    uses = [float(x) for x in re.findall(r'<use [^>]*x="([\d.]+)"[^>]*fill: var\(--[01]\)', svg)]
+    one, three, two, *_ = uses  # those of the legend follow
+    assert abs((two - one) - (three - two)) < 0.01  # 1, 2, 3 to scale
+    other = plots.lines("t", {"a": [(512, 4.0), (1024, 2.0), (2048, 1.0)]}, "states", log_x=True)
+    assert "1024" in other and "http" not in other.replace("http://www.w3.org", "") and "<?xml" not in other
+    ids = [set(re.findall(r'id="([^"]+)"', plot)) for plot in (svg, other)]
+    assert not ids[0] & ids[1]  # both can stand on one page
 
 
 def test_a_browser_shows_it_without_complaint(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ class HMM(Estimator):
     Examples
     --------
     >>> from undertow import HMM
-    >>> model = HMM(2, n_iter=2, random_state=0).fit([["a", "b", "a", "b"], ["a", "b"]])
+    >>> model = HMM(2, n_iter=10, random_state=0).fit([["a", "b", "a", "b"], ["a", "b"]] * 20)
     >>> model.next_words(["a"], 1)[0].word
     'b'
     """
