@@ -10,8 +10,8 @@ from hmm_models import OPERATORS, bounds, dense_to_band, m_step, observations, r
 from oracles.hmm_paths import enumerate_paths
 from sentences import is_one_sentence
 from undertow.errors import InputError
-from undertow.kernels.chain import batched as discrete_chain_batch
 from undertow.kernels.chain.band import BandLowRank
+from undertow.kernels.chain.batched import Tiles
 from undertow.kernels.chain.inference import (
     ChainParams,
     check_params,
@@ -25,12 +25,8 @@ from undertow.kernels.chain.operators import Dense, LowRank
 Z, F, V = 4, 2, 5
 
 
-@pytest.fixture
-def tiny_chunks(monkeypatch):
-    """Three lanes, chunks of a few steps and flushes of a few rows: every seam is crossed."""
-    monkeypatch.setattr(discrete_chain_batch, "n_lanes", lambda n_states, n_sentences: 3)
-    monkeypatch.setattr(discrete_chain_batch, "CHUNK_BYTES", 8 * Z * 7)
-    monkeypatch.setattr(discrete_chain_batch, "FLUSH_BYTES", 8 * Z * 4)
+# three lanes, chunks of a few steps and flushes of a few rows: every seam is crossed
+TINY = Tiles(n_lanes=3, chunk_bytes=8 * Z * 7, flush_bytes=8 * Z * 4)
 
 
 def by_enumeration(ids, offsets, params):
@@ -67,7 +63,7 @@ def check_against_enumeration(ids, offsets, params, **options):
 
 
 @pytest.mark.parametrize("kind", OPERATORS)
-def test_equals_the_sum_over_all_paths(kind, tiny_chunks):
+def test_equals_the_sum_over_all_paths(kind):
     @settings(max_examples=12, derandomize=True)
     @given(
         lengths=st.lists(st.integers(0, 6), min_size=1, max_size=7).filter(any),
@@ -79,7 +75,7 @@ def test_equals_the_sum_over_all_paths(kind, tiny_chunks):
         offsets = bounds(lengths)
         ids = rng.integers(0, V, offsets[-1])
         ids[rng.random(len(ids)) < share_missing] = -1
-        check_against_enumeration(ids, offsets, random_params(kind, Z, F, V, seed))
+        check_against_enumeration(ids, offsets, random_params(kind, Z, F, V, seed), tiles=TINY)
 
     check()
 
@@ -97,18 +93,18 @@ def test_the_logs_kernel_and_the_batched_one_agree():
     assert_allclose(posterior(ids, offsets, params), other.gamma, rtol=1e-8, atol=1e-14)
 
 
-def test_full_rank_and_full_band_give_the_statistics_of_dense(tiny_chunks):
+def test_full_rank_and_full_band_give_the_statistics_of_dense():
     params = random_params("dense", Z, F, V, 2)
     T = params.transition.T
     rng = np.random.default_rng(2)
     offsets = bounds([9, 4, 0, 7, 1])
     ids = rng.integers(0, V, offsets[-1])
-    dense = e_step(ids, offsets, params)
-    low = e_step(ids, offsets, params._replace(transition=LowRank(T, np.eye(Z))))
+    dense = e_step(ids, offsets, params, tiles=TINY)
+    low = e_step(ids, offsets, params._replace(transition=LowRank(T, np.eye(Z))), tiles=TINY)
     assert_allclose(low.transition.zf, dense.transition.pairs, rtol=1e-9)  # z → f is z → z'
     assert_allclose(low.transition.fz, np.diag(dense.transition.pairs.sum(axis=0)), rtol=1e-9, atol=1e-12)
     nothing = np.zeros((Z, F)), np.full((F, Z), 1 / Z)
-    band = e_step(ids, offsets, params._replace(transition=BandLowRank(*nothing, dense_to_band(T, Z))))
+    band = e_step(ids, offsets, params._replace(transition=BandLowRank(*nothing, dense_to_band(T, Z))), tiles=TINY)
     assert_allclose(band.transition.band, dense_to_band(dense.transition.pairs, Z), rtol=1e-9, atol=1e-12)
     for other in (low, band):
         assert_allclose(other.log_likelihood, dense.log_likelihood, rtol=1e-12)
@@ -135,21 +131,28 @@ def test_em_never_decreases_the_likelihood(kind, dtype):
 
 
 @pytest.mark.parametrize("kind", OPERATORS)
-def test_the_number_of_threads_changes_no_bit_and_texts_add(kind, tiny_chunks):
+def test_the_number_of_threads_changes_no_bit_and_texts_add(kind):
     params = random_params(kind, Z, F, V, 4, np.float32)
     rng = np.random.default_rng(4)
     offsets = bounds(rng.integers(0, 9, 30))
     ids = rng.integers(-1, V, offsets[-1])
-    one, three = (e_step(ids, offsets, params, n_threads=n) for n in (1, 3))
+    one, three = (e_step(ids, offsets, params, n_threads=n, tiles=TINY) for n in (1, 3))
     assert one.log_likelihood == three.log_likelihood
     for a, b in zip(
         [one.initial, one.emission, *one.transition], [three.initial, three.emission, *three.transition], strict=True
     ):
         assert_array_equal(a, b)
-    assert_array_equal(posterior(ids, offsets, params), posterior(ids, offsets, params, n_threads=3))
-    assert_array_equal(forward(ids, offsets, params).log_prob, forward(ids, offsets, params, n_threads=3).log_prob)
+    assert_array_equal(
+        posterior(ids, offsets, params, tiles=TINY), posterior(ids, offsets, params, n_threads=3, tiles=TINY)
+    )
+    assert_array_equal(
+        forward(ids, offsets, params, tiles=TINY).log_prob,
+        forward(ids, offsets, params, n_threads=3, tiles=TINY).log_prob,
+    )
     cut = int(offsets[11])
-    both = e_step(ids[:cut], offsets[:12], params) + e_step(ids[cut:], offsets[11:] - cut, params)
+    both = e_step(ids[:cut], offsets[:12], params, tiles=TINY) + e_step(
+        ids[cut:], offsets[11:] - cut, params, tiles=TINY
+    )
     assert both.n_tokens == one.n_tokens
     assert_allclose(both.log_likelihood, one.log_likelihood, rtol=1e-6)
     assert_allclose(both.emission, one.emission, rtol=1e-4, atol=1e-5)
@@ -185,20 +188,20 @@ def test_uniform_parameters_have_perplexity_v():
 
 
 @pytest.mark.parametrize("kind", OPERATORS)
-def test_an_impossible_word_is_minus_infinity_and_named(kind, tiny_chunks):
+def test_an_impossible_word_is_minus_infinity_and_named(kind):
     params = random_params(kind, Z, F, V, 8, np.float32)
     params.emission[2] = 0
     ids, offsets = np.array([0, 1, 2, 3, 1, 4, 0, 3, 2, 2, 1, 0, 0]), bounds([5, 3, 0, 5])
-    stats, result = e_step(ids, offsets, params), forward(ids, offsets, params, filtered=True)
+    stats, result = e_step(ids, offsets, params, tiles=TINY), forward(ids, offsets, params, filtered=True, tiles=TINY)
     assert stats.log_likelihood == -np.inf
     assert_array_equal(stats.impossible, [2, 8])
     assert_array_equal(result.impossible, [2, 8])
     assert_array_equal(np.flatnonzero(np.isinf(result.log_prob)), [2, 8])
     assert not np.isnan(result.log_prob).any()
-    only = e_step(ids[5:8], bounds([3]), params)
+    only = e_step(ids[5:8], bounds([3]), params, tiles=TINY)
     assert_allclose(stats.emission, only.emission, rtol=1e-5, atol=1e-7)
     assert_allclose(stats.transition[0], only.transition[0], rtol=1e-4, atol=1e-6)
-    gamma = posterior(ids, offsets, params)
+    gamma = posterior(ids, offsets, params, tiles=TINY)
     assert_allclose(gamma.sum(axis=1), [0] * 5 + [1] * 3 + [0] * 5, rtol=1e-5)
     assert_array_equal(result.last[0], 0)
 

@@ -7,7 +7,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from hmm_models import OPERATORS, blocks_and_emission, dense_to_band, low_rank, pair_sparse, random_operator
 from sentences import is_one_sentence
 from undertow.errors import InputError
-from undertow.kernels.chain import operators as transitions
 from undertow.kernels.chain.band import BandLowRank, band_to_dense, inside
 from undertow.kernels.chain.operators import Dense, LowRank, Transition
 from undertow.kernels.chain.smoothing import check_rows, smoothed_columns, smoothed_rows
@@ -17,8 +16,7 @@ Z, F = 9, 3
 
 @pytest.mark.parametrize("half_width", [1, 2, 4, 9])
 @pytest.mark.parametrize("kind", OPERATORS)
-def test_push_and_pull_are_products_with_the_matrix(kind, half_width, monkeypatch):
-    monkeypatch.setattr(transitions, "ROW_BLOCK", 4)
+def test_push_and_pull_are_products_with_the_matrix(kind, half_width):
     rng = np.random.default_rng(half_width)
     operator = random_operator(kind, Z, F, rng, half_width=half_width)
     operator.check()
@@ -34,9 +32,8 @@ def test_push_and_pull_are_products_with_the_matrix(kind, half_width, monkeypatc
 
 
 @pytest.mark.parametrize("kind", OPERATORS)
-def test_expected_counts_are_those_of_all_pairs(kind, monkeypatch):
+def test_expected_counts_are_those_of_all_pairs(kind):
     """Split by routes they still add up: rows and columns of Σ alpha_i T_ij message_j."""
-    monkeypatch.setattr(transitions, "ROW_BLOCK", 4)
     rng = np.random.default_rng(0)
     operator = random_operator(kind, Z, F, rng)
     T, alpha, message = operator.dense(), rng.random((6, Z)), rng.random((6, Z))
@@ -48,9 +45,9 @@ def test_expected_counts_are_those_of_all_pairs(kind, monkeypatch):
             waist = np.empty((2, 4, operator.width))
             operator.push(alpha[some], None, waist[0])
             operator.pull(message[some], None, waist[1])
-        operator.accumulate_expected(alpha[some], message[some], stats, *waist)
+        operator.accumulate_expected(alpha[some], message[some], stats, *waist, row_block=4)
     again = operator.empty_stats()
-    operator.accumulate_expected(alpha, message, again)
+    operator.accumulate_expected(alpha, message, again, row_block=4)
     for a, b in zip(stats, again, strict=True):
         assert_allclose(a, b, rtol=1e-12)
     assert_allclose((stats + again)[0], 2 * stats[0], rtol=1e-12)

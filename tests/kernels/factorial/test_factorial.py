@@ -15,7 +15,6 @@ from oracles.factorial_product import (
     joint_states,
 )
 from undertow.kernels.chain.small import forward_backward_logs
-from undertow.kernels.factorial import exact as factorial_exact
 from undertow.kernels.factorial.exact import exact_posterior
 from undertow.kernels.factorial.mean_field import expect_log_norm, joint_visits
 from undertow.kernels.factorial.variational import BOUNDS, WordTable, expected_by_bound, variational_posterior
@@ -66,11 +65,10 @@ def chains(params, text, **options):
 
 
 @pytest.mark.parametrize(("M", "K", "V"), SIZES)
-def test_normaliser_and_expected_words(M, K, V, monkeypatch):
-    monkeypatch.setattr("undertow.kernels.factorial.words.BLOCK_NUMBERS", 7)  # several blocks of words
+def test_normaliser_and_expected_words(M, K, V):
     params = model(M, K, V)
     e = emission(params.theta)
-    log_norm = log_normaliser(e)
+    log_norm = log_normaliser(e, block_numbers=7)  # several blocks of words
     B = flat_hmm(*params)[2]
     states = np.array(joint_states(M, K))
     for s, state in enumerate(states):
@@ -79,7 +77,7 @@ def test_normaliser_and_expected_words(M, K, V, monkeypatch):
     visits = np.random.default_rng(1).random(K**M)
     for m in range(M):
         wanted = np.stack([(visits[:, None] * B)[states[:, m] == k].sum(axis=0) for k in range(K)], axis=1)
-        assert_allclose(expected_words(e, visits, log_norm, m), wanted, rtol=1e-12)
+        assert_allclose(expected_words(e, visits, log_norm, m, block_numbers=7), wanted, rtol=1e-12)
 
 
 def test_bounded_keeps_what_fits_and_only_that():
@@ -97,11 +95,10 @@ def test_bounded_keeps_what_fits_and_only_that():
 @pytest.mark.parametrize(("M", "K", "V"), SIZES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("memory", [1 << 27, 1], ids=["whole", "in segments"])
-def test_exact_posterior_against_all_paths(M, K, V, dtype, memory, monkeypatch):
-    monkeypatch.setattr(factorial_exact, "MEMORY", memory)
+def test_exact_posterior_against_all_paths(M, K, V, dtype, memory):
     params = model(M, K, V)
     text = flat(SENTENCES)
-    found = exact(params, text, dtype=dtype)
+    found = exact(params, text, dtype=dtype, memory=memory)
     tol = 2e-5 if dtype == np.float32 else 1e-11
     totals = {"visits": 0.0, "first": 0.0, "pairs": 0.0}
     for i, words in enumerate(SENTENCES):
@@ -119,11 +116,10 @@ def test_exact_posterior_against_all_paths(M, K, V, dtype, memory, monkeypatch):
 
 
 @pytest.mark.parametrize("memory", [1 << 27, 1], ids=["whole", "in segments"])
-def test_long_sentences_and_many_of_them(memory, monkeypatch):
-    monkeypatch.setattr(factorial_exact, "MEMORY", memory)
+def test_long_sentences_and_many_of_them(memory):
     params = model(2, 3, 8)
     ids, offsets, missing = some_text(8, lengths=[3, 40, 1, 0, 25, *range(1, 20)])  # more than there are lanes
-    found = exact(params, (ids, offsets, missing))
+    found = exact(params, (ids, offsets, missing), memory=memory)
     for i, (a, b) in enumerate(zip(offsets[:-1], offsets[1:], strict=True)):
         words = [None if m else int(w) for w, m in zip(ids[a:b], missing[a:b], strict=True)]
         assert_allclose(found.log_likelihood[i], forward_log_likelihood(words, *params), rtol=1e-5, atol=1e-5)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from functools import cache
 
 import numpy as np
@@ -12,6 +13,7 @@ from oracles.gaussian_chain import Steady, dense_kalman, joint_gaussian, loop_sm
 from undertow.errors import InputError
 from undertow.kernels.gaussian import recursions as batch
 from undertow.kernels.gaussian.gains import cover, gain_at_missing
+from undertow.kernels.gaussian.recursions import Tiles
 from undertow.kernels.gaussian.smoother import (
     exact_gains,
     filter_only,
@@ -67,24 +69,23 @@ def random_text(rng, lengths, share_missing):
     return rng.integers(0, V, offsets[-1]).astype(np.uint32), offsets, rng.random(offsets[-1]) < share_missing
 
 
-@pytest.fixture
-def tiny_pieces(monkeypatch):
-    """Cut everything into pieces of at most three tokens, so that a state has to pass through many of them."""
-    monkeypatch.setattr(batch, "SHORTEST_PIECE", 3)
-    monkeypatch.setattr(batch, "ROW_COST", 10**9)
+SMALL_CHUNKS = Tiles(chunk_tokens=7)
+# cut everything into pieces of at most three tokens, so that a state has to pass through many of them
+TINY_PIECES = Tiles(chunk_tokens=7, shortest_piece=3, row_cost=10**9)
 
 
-def check_steady(sentences, seed):
+def check_steady(sentences, seed, tiles=SMALL_CHUNKS):
     _, steady = model_of(seed)
     ids, offsets, missing = flat(sentences)
     filtered, smoothed = by_sentence(lambda s, x: loop_smoother(s, x, steady), ids, offsets, missing)
     ids[missing] = 4_000_000_000  # what stands at a missing token is not looked at
     A, H, J, J_missing, table = steady
-    m, s = smooth(ids, offsets, missing, table, A, H, J, J_missing, chunk_tokens=7)
+    m, s = smooth(ids, offsets, missing, table, A, H, J, J_missing, tiles=tiles)
     assert m.dtype == s.dtype == np.float32
     close(m, filtered, rtol=2e-6)
     close(s, smoothed, rtol=2e-6)
-    close(filter_only(ids, offsets, missing, table, A, H), filtered, rtol=2e-6)
+    whole = tiles._replace(chunk_tokens=10**6)
+    close(filter_only(ids, offsets, missing, table, A, H, tiles=whole), filtered, rtol=2e-6)
 
 
 @settings(max_examples=60)
@@ -93,22 +94,18 @@ def test_steady_smoother_equals_the_loop(sentences, seed) -> None:
     check_steady(sentences, seed)
 
 
-@pytest.mark.usefixtures("tiny_pieces")
-def test_steady_smoother_in_pieces_equals_the_loop() -> None:
-    @settings(max_examples=60)
-    @given(st.lists(st.lists(TOKEN, max_size=25), max_size=5), SEEDS)
-    def check(sentences, seed):
-        check_steady(sentences, seed)
-
-    check()
+@settings(max_examples=60)
+@given(st.lists(st.lists(TOKEN, max_size=25), max_size=5), SEEDS)
+def test_steady_smoother_in_pieces_equals_the_loop(sentences, seed) -> None:
+    check_steady(sentences, seed, TINY_PIECES)
 
 
-def check_exact(sentences, seed, truth):
+def check_exact(sentences, seed, truth, tiles=SMALL_CHUNKS):
     model, _ = model_of(seed)
     ids, offsets, missing = flat(sentences)
     filtered, smoothed = by_sentence(lambda s, x: truth(s, x, model), ids, offsets, missing)
     ids[missing] = 4_000_000_000
-    m, s = smooth_exact(ids, offsets, missing, model.statistics, gains_of(seed), chunk_tokens=7)
+    m, s = smooth_exact(ids, offsets, missing, model.statistics, gains_of(seed), tiles=tiles)
     assert m.dtype == s.dtype == np.float32
     close(m, filtered, rtol=5e-6)
     close(s, smoothed, rtol=5e-6)
@@ -120,14 +117,10 @@ def test_exact_smoother_equals_the_joint_gaussian(sentences, seed) -> None:
     check_exact(sentences, seed, joint_gaussian)
 
 
-@pytest.mark.usefixtures("tiny_pieces")
-def test_exact_smoother_in_pieces_equals_the_dense_kalman_smoother() -> None:
-    @settings(max_examples=30)
-    @given(st.lists(st.lists(TOKEN, max_size=25), max_size=4), SEEDS)
-    def check(sentences, seed):
-        check_exact(sentences, seed, dense_kalman)
-
-    check()
+@settings(max_examples=30)
+@given(st.lists(st.lists(TOKEN, max_size=25), max_size=4), SEEDS)
+def test_exact_smoother_in_pieces_equals_the_dense_kalman_smoother(sentences, seed) -> None:
+    check_exact(sentences, seed, dense_kalman, TINY_PIECES)
 
 
 @settings(max_examples=40)
@@ -229,13 +222,12 @@ def test_a_full_graph_takes_no_more_sentences_but_always_one() -> None:
     assert (done, len(edges)) == (2, 12)
 
 
-def test_a_small_graph_is_filled_again_for_the_next_sentences(monkeypatch) -> None:
+def test_a_small_graph_is_filled_again_for_the_next_sentences() -> None:
     rng = np.random.default_rng(3)
     model, _ = model_of(1)
     ids, offsets, missing = random_text(rng, rng.integers(0, 30, 40), 0.3)
     whole = smooth_exact(ids, offsets, missing, model.statistics, gains_of(1))
-    monkeypatch.setattr("undertow.kernels.gaussian.smoother.GRAPH_FLOATS", 0)
-    parts = smooth_exact(ids, offsets, missing, model.statistics, gains_of(1))
+    parts = smooth_exact(ids, offsets, missing, model.statistics, gains_of(1), graph_floats=0)
     for a, b in zip(whole, parts, strict=True):
         close(a, b, rtol=2e-6)
 
@@ -252,7 +244,7 @@ def test_chunks_threads_and_the_order_of_sentences_do_not_matter(exact) -> None:
         return smooth(ids, offsets, missing, steady.table, steady.A, steady.H, steady.J, steady.J_missing, **how)
 
     expected = both(ids, offsets, missing)
-    for how in ({"chunk_tokens": 1}, {"chunk_tokens": 50}, {"chunk_tokens": 50, "n_threads": 2}):
+    for how in ({"tiles": Tiles(1)}, {"tiles": Tiles(50)}, {"tiles": Tiles(50), "n_threads": 2}):
         for a, b in zip(both(ids, offsets, missing, **how), expected, strict=True):
             close(a, b, rtol=2e-6)
     shuffled = rng.permutation(len(offsets) - 1)
@@ -263,16 +255,10 @@ def test_chunks_threads_and_the_order_of_sentences_do_not_matter(exact) -> None:
         close(a, b[tokens], rtol=2e-6)
 
 
-def test_a_chunk_has_no_more_tokens_than_asked_for_or_one_sentence(monkeypatch) -> None:
-    _, (A, H, J, J_missing, table) = model_of(0)
-    ids, offsets, _ = random_text(np.random.default_rng(0), [3, 90, 1, 4, 20, 4, 6, 0, 7], 0.0)
-    sizes = []
-    pack = batch.pack
-    monkeypatch.setattr(
-        batch, "pack", lambda begin, length, memory: sizes.append(length.tolist()) or pack(begin, length, memory)
-    )
-    smooth(ids, offsets, None, table, A, H, J, J_missing, chunk_tokens=20)
-    assert sizes == [[90], [20], [7, 6, 4], [4, 3, 1]]
+def test_a_chunk_has_no_more_tokens_than_asked_for_or_one_sentence() -> None:
+    length = np.array([90, 20, 7, 6, 4, 4, 3, 1])
+    edges = batch.chunk_edges(length, 20)
+    assert [length[a:b].tolist() for a, b in itertools.pairwise(edges)] == [[90], [20], [7, 6, 4], [4, 3, 1]]
 
 
 @pytest.mark.parametrize("radius", [0.9, 0.999])

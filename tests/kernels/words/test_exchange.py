@@ -8,7 +8,6 @@ from scipy.sparse import csr_array
 from oracles.word_classes import class_objective, exchange_pass, random_text
 from sentences import is_one_sentence
 from undertow.errors import InputError
-from undertow.kernels.words import exchange
 from undertow.kernels.words.exchange import class_counts, exchange_clusters, objective
 
 
@@ -43,11 +42,10 @@ def test_large_counts_are_computed_where_the_table_ends(factor: int) -> None:
     assert_allclose(history[-1], class_objective(counts, unigram, plain, 4), rtol=1e-12)
 
 
-def test_a_short_table_changes_nothing(monkeypatch) -> None:
+def test_a_short_table_changes_nothing() -> None:
     counts, unigram = random_text(5, V=40, n=3000)
     whole = exchange_clusters(csr_array(counts), unigram, 7)
-    monkeypatch.setattr(exchange, "TABLE", 9)
-    short = exchange_clusters(csr_array(counts), unigram, 7)
+    short = exchange_clusters(csr_array(counts), unigram, 7, table_size=9)
     assert_array_equal(whole[0], short[0])
     assert_allclose(whole[1], short[1], rtol=1e-12)
 

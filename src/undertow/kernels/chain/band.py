@@ -17,7 +17,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from undertow.errors import InputError
-from undertow.kernels.chain.operators import LowRank, add_stats
+from undertow.kernels.chain.operators import ROW_BLOCK, LowRank, add_stats
 from undertow.kernels.chain.smoothing import check_rows, smoothed_rows
 
 Array = NDArray[Any]
@@ -137,9 +137,15 @@ class BandLowRank:
         return BandStats(*self.low_rank.empty_stats(), np.zeros(self.band.shape))
 
     def accumulate_expected(
-        self, alpha: Array, message: Array, stats: BandStats, pushed: Array | None = None, pulled: Array | None = None
+        self,
+        alpha: Array,
+        message: Array,
+        stats: BandStats,
+        pushed: Array | None = None,
+        pulled: Array | None = None,
+        row_block: int = ROW_BLOCK,
     ) -> None:
-        self.low_rank.accumulate_expected(alpha, message, stats, pushed, pulled)  # type: ignore[arg-type]
+        self.low_rank.accumulate_expected(alpha, message, stats, pushed, pulled, row_block)  # type: ignore[arg-type]
         counts = np.zeros(self.band.shape)
         band_outer(alpha, message, counts)
         np.add(stats.band, counts * self.band, out=stats.band)

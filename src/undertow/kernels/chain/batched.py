@@ -8,8 +8,8 @@ Per-step scaling: alpha_t sums to one, its normaliser is p(x_t | x_<t). The mess
 o_t ∘ β_t / p(x_t | x_<t), and β is rescaled at each step such that Σ alpha ∘ β = 1, so nothing drifts in float32.
 Anything below `floor_of` counts as zero on the way forward and sends no message back, so that messages stay finite.
 
-Memory: alpha of at most CHUNK_BYTES is kept. A batch that has more is cut into chunks of steps; the way forward keeps
-one slab a chunk, and the way back computes each chunk once more.
+Memory: alpha of at most Tiles.chunk_bytes is kept. A batch that has more is cut into chunks of steps; the way forward
+keeps one slab a chunk, and the way back computes each chunk once more.
 """
 
 from __future__ import annotations
@@ -23,13 +23,22 @@ from numpy.typing import NDArray
 
 from undertow.kernels.chain.operators import TransitionOperator
 from undertow.kernels.lanes import Buffers, groups_of_lanes, pack
+from undertow.kernels.types import F64, I64
 
 Array = NDArray[Any]
-Ints = NDArray[np.int64]
 
-CHUNK_BYTES = 1 << 29  # of alpha, for each thread
-FLUSH_BYTES = 1 << 27  # of messages that wait to be multiplied with their alphas
 SCALE = 2.0**60  # of products on their way to float32, so that tiny emission probabilities do not vanish there
+
+
+class Tiles(NamedTuple):
+    """How a text is cut. Results are the same to rounding whatever it says."""
+
+    n_lanes: int | None = None  # sentences of a batch; None: by the size of the model and of the text
+    chunk_bytes: int = 1 << 29  # of alpha that is kept, for each thread
+    flush_bytes: int = 1 << 27  # of messages that wait to be multiplied with their alphas
+
+
+DEFAULT_TILES = Tiles()
 
 
 class ChainParams(NamedTuple):
@@ -46,11 +55,11 @@ class ChainParams(NamedTuple):
 class Batch(NamedTuple):
     """Lanes of falling length: row at[t] + r is token t of lane r."""
 
-    lanes: Ints  # which sentences these are
-    n_alive: Ints  # (steps,)
-    at: Ints  # (steps + 1,)
-    token: Ints  # (rows,) position in the text
-    word: Ints  # (rows,) id, or −1 if the observation is missing
+    lanes: I64  # which sentences these are
+    n_alive: I64  # (steps,)
+    at: I64  # (steps + 1,)
+    token: I64  # (rows,) position in the text
+    word: I64  # (rows,) id, or −1 if the observation is missing
 
 
 class Chunk(NamedTuple):
@@ -75,12 +84,14 @@ def n_lanes(n_states: int, n_sentences: int) -> int:
     return min(max(-(-n_sentences // 4), least), most)
 
 
-def batches(ids: Array, offsets: Ints, n_states: int) -> Iterator[Batch]:
+def batches(ids: Array, offsets: I64, n_states: int, lanes: int | None = None) -> Iterator[Batch]:
     """Sentences by falling length, as many as there are lanes at a time; empty ones are left out."""
     length = np.diff(offsets)
-    for some in groups_of_lanes(length, n_lanes(n_states, int(np.count_nonzero(length)))):
-        lanes = pack(offsets[some], length[some])
-        yield Batch(some, lanes.n_alive, lanes.at, lanes.token, ids[lanes.token].astype(np.int64))
+    if lanes is None:
+        lanes = n_lanes(n_states, int(np.count_nonzero(length)))
+    for some in groups_of_lanes(length, lanes):
+        packed = pack(offsets[some], length[some])
+        yield Batch(some, packed.n_alive, packed.at, packed.token, ids[packed.token].astype(np.int64))
 
 
 @njit(cache=True, nogil=True)
@@ -175,7 +186,7 @@ class Forward:
         self.alive[dead] = False
         self.impossible[dead] = batch.token[here][dead]
 
-    def log_probs(self) -> NDArray[np.float64]:
+    def log_probs(self) -> F64:
         """log p(x_t | x_<t) of all rows; −inf at an impossible token, and 0 behind it, where there is no model."""
         with np.errstate(divide="ignore"):
             out = np.log(self.normaliser)
@@ -186,9 +197,9 @@ class Forward:
         return out
 
 
-def cut_chunks(batch: Batch, n_states: int, itemsize: int) -> list[Chunk]:
-    """Chunks of whole steps with at most CHUNK_BYTES of alpha (but at least one step)."""
-    most = max(1, CHUNK_BYTES // (n_states * itemsize))
+def cut_chunks(batch: Batch, row_bytes: int, chunk_bytes: int) -> list[Chunk]:
+    """Chunks of whole steps with at most chunk_bytes of alpha (but at least one step)."""
+    most = max(1, chunk_bytes // row_bytes)
     chunks, start, n_steps = [], 0, len(batch.n_alive)
     while start < n_steps:
         before = max(start - 1, 0)
@@ -230,15 +241,16 @@ def run_batch(
     batch: Batch,
     buffers: Buffers,
     counts: Array,
-    to: Ints,
+    to: I64,
     transition_stats: Any | None,
-    initial: NDArray[np.float64] | None,
+    initial: F64 | None,
+    tiles: Tiles = DEFAULT_TILES,
 ) -> Forward:
     """Both ways through a batch. Adds posteriors of rows to counts[to[row]], expected steps to transition_stats (None:
     not wanted) and the posteriors of first tokens to initial."""
     forward = Forward(params, batch, buffers)
     dtype, Z = params.emission.dtype, len(params.initial)
-    chunks = cut_chunks(batch, Z, dtype.itemsize)
+    chunks = cut_chunks(batch, Z * dtype.itemsize, tiles.chunk_bytes)
     checkpoints: list[Array | None] = [None]
     alpha, routes = fill_chunk(forward, chunks[0], None)
     for chunk in chunks[1:]:
@@ -249,7 +261,7 @@ def run_batch(
     for i in range(len(chunks) - 1, -1, -1):
         if i < len(chunks) - 1:
             alpha, routes = fill_chunk(forward, chunks[i], checkpoints[i])
-        _back(forward, chunks[i], alpha, routes, beta, counts, to, transition_stats)
+        _back(forward, chunks[i], alpha, routes, beta, counts, to, transition_stats, tiles.flush_bytes)
     if initial is not None:
         first = np.zeros((1, Z))
         n = int(batch.n_alive[0])
@@ -269,8 +281,9 @@ def _back(
     routes: Array,
     beta: Array,
     counts: Array,
-    to: Ints,
+    to: I64,
     transition_stats: Any | None,
+    flush_bytes: int,
 ) -> None:
     """The way back through one chunk; beta holds β of its last step and, in the end, of the step before it.
 
@@ -279,7 +292,7 @@ def _back(
     params, batch, buffers = forward.params, forward.batch, forward.buffers
     operator, Z, dtype = params.transition, len(params.initial), params.emission.dtype
     at, n_alive = batch.at - chunk.base, batch.n_alive
-    most = max(int(n_alive[0]), FLUSH_BYTES // (Z * dtype.itemsize))
+    most = max(int(n_alive[0]), flush_bytes // (Z * dtype.itemsize))
     top = chunk.stop - 1  # predecessors of steps ≤ top are yet to be flushed
     while top >= chunk.start:
         # as many slabs of predecessors as fit

@@ -19,9 +19,11 @@ from numpy.typing import NDArray
 
 from undertow.errors import InputError
 from undertow.kernels.chain.batched import (
+    DEFAULT_TILES,
     Batch,
     ChainParams,
     Forward,
+    Tiles,
     add_rows,
     batches,
     run_batch,
@@ -30,6 +32,7 @@ from undertow.kernels.chain.operators import add_into
 from undertow.kernels.chain.small import ChainPosterior, forward_backward_logs, viterbi_logs
 from undertow.kernels.chain.smoothing import check_rows
 from undertow.kernels.lanes import Buffers, ordered_map, with_buffers
+from undertow.kernels.types import F64, I64
 
 __all__ = [
     "ChainParams",
@@ -58,10 +61,10 @@ class Stats(NamedTuple):
 
     log_likelihood: float
     n_tokens: int
-    initial: NDArray[np.float64]  # (Z,)
+    initial: F64  # (Z,)
     transition: Any  # as the operator counts
-    emission: NDArray[np.float64]  # (V, Z)
-    impossible: NDArray[np.int64]
+    emission: F64  # (V, Z)
+    impossible: I64
 
     def __add__(self, other: Any) -> Stats:
         return Stats(
@@ -82,10 +85,10 @@ class ForwardResult(NamedTuple):
     the end of each sentence (the initial distribution for an empty one, zeros for an impossible one).
     """
 
-    log_prob: NDArray[np.float64]
+    log_prob: F64
     filtered: Array | None
     last: Array
-    impossible: NDArray[np.int64]
+    impossible: I64
 
 
 def e_step(
@@ -94,6 +97,7 @@ def e_step(
     params: ChainParams,
     *,
     n_threads: int = 1,
+    tiles: Tiles = DEFAULT_TILES,
 ) -> Stats:
     """Expected counts of sentences offsets[i]..offsets[i + 1] of ids.
 
@@ -112,9 +116,9 @@ def e_step(
         except IndexError:
             sums = _Sums(params)
         to = sums.start(batch)
-        return run_batch(params, batch, buffers, sums.counts, to, sums.transition, sums.initial), sums
+        return run_batch(params, batch, buffers, sums.counts, to, sums.transition, sums.initial, tiles), sums
 
-    for way, sums in _map_batches(one_batch, batches(ids, offsets, Z), n_threads):
+    for way, sums in _map_batches(one_batch, batches(ids, offsets, Z, tiles.n_lanes), n_threads):
         log_likelihood += float(way.log_probs().sum())
         n_tokens += int(np.count_nonzero(way.batch.word >= 0))
         np.add(initial, sums.initial, out=initial)
@@ -146,7 +150,7 @@ class _Sums:
         self.words, self.counts = np.zeros(0, dtype=np.int64), np.zeros((0, len(params.initial)))
         self.space = np.zeros(0)
 
-    def start(self, batch: Batch) -> NDArray[np.int64]:
+    def start(self, batch: Batch) -> I64:
         """Forget the last batch; returns for each row of this one the row of counts that it adds to, or −1."""
         words, to = np.unique(batch.word, return_inverse=True)
         n_missing = int(words[0] == -1)
@@ -168,6 +172,7 @@ def forward(
     *,
     filtered: bool = False,
     n_threads: int = 1,
+    tiles: Tiles = DEFAULT_TILES,
 ) -> ForwardResult:
     """The way forward alone: probabilities of tokens and, if asked for, filtered posteriors."""
     ids, offsets = check_text(ids, offsets, params)
@@ -191,7 +196,7 @@ def forward(
         log_prob[batch.token] = way.log_probs()
         return way.impossible[way.impossible >= 0]
 
-    dead = list(_map_batches(one_batch, batches(ids, offsets, Z), n_threads))
+    dead = list(_map_batches(one_batch, batches(ids, offsets, Z, tiles.n_lanes), n_threads))
     return ForwardResult(log_prob, states, last, np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *dead])))
 
 
@@ -201,15 +206,16 @@ def posterior(
     params: ChainParams,
     *,
     n_threads: int = 1,
+    tiles: Tiles = DEFAULT_TILES,
 ) -> Array:
     """p(z_t | whole sentence), (N, Z) in the precision of the parameters; rows of an impossible sentence are zero."""
     ids, offsets = check_text(ids, offsets, params)
     out = np.zeros((len(ids), len(params.initial)), dtype=params.emission.dtype)
 
     def one_batch(batch: Batch, buffers: Buffers) -> None:
-        run_batch(params, batch, buffers, out, batch.token, None, None)
+        run_batch(params, batch, buffers, out, batch.token, None, None, tiles)
 
-    for _ in _map_batches(one_batch, batches(ids, offsets, len(params.initial)), n_threads):
+    for _ in _map_batches(one_batch, batches(ids, offsets, len(params.initial), tiles.n_lanes), n_threads):
         pass
     return out
 
@@ -221,7 +227,7 @@ def check_params(params: ChainParams) -> None:
     check_rows(params.emission, "emission (a state each)", axis=0)
 
 
-def check_text(ids: Array, offsets: Array, params: ChainParams) -> tuple[Array, NDArray[np.int64]]:
+def check_text(ids: Array, offsets: Array, params: ChainParams) -> tuple[Array, I64]:
     """ids and offsets as arrays; InputError if they do not fit each other or the model."""
     ids, offsets = np.asarray(ids), np.asarray(offsets, dtype=np.int64)
     V, Z = params.emission.shape

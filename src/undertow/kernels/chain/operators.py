@@ -106,13 +106,13 @@ def add_product(counts: Any, a: Any, b: Any) -> None:
             row[j] += np.float64(x[j]) * np.float64(y[j])
 
 
-def row_blocks(n: int) -> Iterator[slice]:
-    return (slice(start, min(start + ROW_BLOCK, n)) for start in range(0, n, ROW_BLOCK))
+def row_blocks(n: int, size: int) -> Iterator[slice]:
+    return (slice(start, min(start + size, n)) for start in range(0, n, size))
 
 
-def add_outer(counts: Array, left: Array, right: Array, factor: Array) -> None:
+def add_outer(counts: Array, left: Array, right: Array, factor: Array, row_block: int = ROW_BLOCK) -> None:
     """Equivalent to `counts += factor * (left.T @ right)`, some rows at a time."""
-    for some in row_blocks(len(counts)):
+    for some in row_blocks(len(counts), row_block):
         add_product(counts[some], left[:, some].T @ right, factor[some])
 
 
@@ -158,9 +158,15 @@ class Dense:
         return DenseStats(np.zeros(self.T.shape))
 
     def accumulate_expected(
-        self, alpha: Array, message: Array, stats: DenseStats, pushed: Array | None = None, pulled: Array | None = None
+        self,
+        alpha: Array,
+        message: Array,
+        stats: DenseStats,
+        pushed: Array | None = None,
+        pulled: Array | None = None,
+        row_block: int = ROW_BLOCK,
     ) -> None:
-        add_outer(stats.pairs, alpha, message, self.T)
+        add_outer(stats.pairs, alpha, message, self.T, row_block)
 
     def m_step(self, stats: DenseStats, strength: float = 0.0) -> Dense:
         return Dense(smoothed_rows(stats.pairs, strength, dtype=self.T.dtype))
@@ -234,11 +240,12 @@ class LowRank:
         stats: LowRankStats,
         pushed: Array | None = None,
         pulled: Array | None = None,
+        row_block: int = ROW_BLOCK,
     ) -> None:
-        add_outer(stats.zf, alpha, message @ self.ET if pulled is None else pulled, self.R)
+        add_outer(stats.zf, alpha, message @ self.ET if pulled is None else pulled, self.R, row_block)
         # in blocks of columns: the rows of E are few and long
         pushed = alpha @ self.R if pushed is None else pushed
-        for some in row_blocks(self.n_states):
+        for some in row_blocks(self.n_states, row_block):
             add_product(stats.fz[:, some], pushed.T @ message[:, some], self.E[:, some])
 
     def m_step(self, stats: LowRankStats, strength: float = 0.0) -> LowRank:

@@ -23,6 +23,7 @@ from undertow.kernels.chain.block_operators import (
     pull_pairs,
     push_pairs,
 )
+from undertow.kernels.chain.operators import add_stats
 from undertow.kernels.types import F32, F64, I64
 
 
@@ -196,11 +197,8 @@ class BlockStats(NamedTuple):
     emission: F64  # as the emissions
     initial: F64  # (Z,)
 
-    def __add__(self, other: BlockStats) -> BlockStats:  # type: ignore[override]
-        return BlockStats(*(a + b for a, b in zip(self, other, strict=True)))  # type: ignore[operator]
-
-    def __sub__(self, other: BlockStats) -> BlockStats:
-        return BlockStats(*(a - b for a, b in zip(self, other, strict=True)))  # type: ignore[operator]
+    def __add__(self, other: Any) -> BlockStats:
+        return add_stats(self, other)
 
 
 def filter_blocks(

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, live_offsets
+from undertow.kernels.chain.operators import add_stats
 from undertow.kernels.chain.sparse import BlockPosterior
 from undertow.kernels.lanes import longest_first, pack
 from undertow.kernels.types import F32, F64, I64
@@ -29,11 +30,8 @@ class BlockLowRankStats(NamedTuple):
     emission: F64
     initial: F64  # (Z,)
 
-    def __add__(self, other: BlockLowRankStats) -> BlockLowRankStats:  # type: ignore[override]
-        return BlockLowRankStats(*(a + b for a, b in zip(self, other, strict=True)))  # type: ignore[operator]
-
-    def __sub__(self, other: BlockLowRankStats) -> BlockLowRankStats:
-        return BlockLowRankStats(*(a - b for a, b in zip(self, other, strict=True)))  # type: ignore[operator]
+    def __add__(self, other: Any) -> BlockLowRankStats:
+        return add_stats(self, other)
 
 
 class _Text:

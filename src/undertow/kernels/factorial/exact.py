@@ -356,6 +356,7 @@ def exact_posterior(
     *,
     dtype: Any = np.float32,
     backward: bool = True,
+    memory: int = MEMORY,
 ) -> ExactPosterior:
     """Exact posteriors and expected counts of sentences (flat ids, offsets); missing tokens say nothing of their state.
 
@@ -384,7 +385,17 @@ def exact_posterior(
     for group in groups_of_lanes(lengths, LANES):
         for precision in (np.dtype(dtype), np.dtype(np.float64)):
             part, least = _run_group(
-                words, offsets, group, params, e.factors, inverse_norm, out.token_logs, out.gamma, precision, backward
+                words,
+                offsets,
+                group,
+                params,
+                e.factors,
+                inverse_norm,
+                out.token_logs,
+                out.gamma,
+                precision,
+                backward,
+                memory,
             )
             if least > TINY[precision] or precision == np.float64:
                 break
@@ -406,6 +417,7 @@ def _run_group(
     gamma: NDArray[Any],
     dtype: np.dtype[Any],
     backward: bool,
+    memory: int,
 ) -> tuple[ExactPosterior, float]:
     M, K = params.initial.shape
     rows, lengths = np.zeros(LANES, dtype=np.int64), np.zeros(LANES, dtype=np.int64)
@@ -416,7 +428,7 @@ def _run_group(
     for l in range(len(group)):
         table[: lengths[l], l] = words[rows[l] : rows[l] + lengths[l]]
     size, slab = K**M * LANES, K ** (M - 1) * LANES
-    segment = int(np.clip(MEMORY // (size * dtype.itemsize), 8, max(8, T)))
+    segment = int(np.clip(memory // (size * dtype.itemsize), 8, max(8, T)))
     shapes = ((K, LANES), (slab // LANES, LANES), (size,), (2, slab), (M, slab), (M, K, K), (M, K, LANES))
     work = Work(*(np.empty(shape, dtype=dtype) for shape in shapes))
     part = ExactPosterior(np.zeros(LANES), token_logs, gamma, np.zeros(K**M), np.zeros((M, K)), np.zeros((M, K, K)))

@@ -112,23 +112,25 @@ def joint_factors(factors: Floats) -> Floats:
     return out
 
 
-def _blocks(n_words: int, width: int) -> list[slice]:
-    step = max(1, BLOCK_NUMBERS // width)
+def _blocks(n_words: int, width: int, block_numbers: int) -> list[slice]:
+    step = max(1, block_numbers // width)
     return [slice(a, min(a + step, n_words)) for a in range(0, n_words, step)]
 
 
-def log_normaliser(e: Emission) -> Floats:
+def log_normaliser(e: Emission, block_numbers: int = BLOCK_NUMBERS) -> Floats:
     """(K^M,) log Z(s). Equivalent to `log(Σ_y B_y Π_m E[y, m, s_m])`, in V K^M multiply-adds and no such array."""
     V, M, K = e.factors.shape
     a = M // 2
     Z = np.zeros((K**a, K ** (M - a)))
-    for block in _blocks(V, K ** (M - a)):
+    for block in _blocks(V, K ** (M - a), block_numbers):
         left = joint_factors(e.factors[block, :a]) * np.exp(e.log_base[block])[:, None]
         Z += left.T @ joint_factors(e.factors[block, a:])
     return np.log(Z).reshape(-1)
 
 
-def expected_words(e: Emission, visits: Floats, log_norm: Floats, layer: int) -> Floats:
+def expected_words(
+    e: Emission, visits: Floats, log_norm: Floats, layer: int, block_numbers: int = BLOCK_NUMBERS
+) -> Floats:
     """(V, K) tokens of each word in each state of a layer that the word model expects of these visits.
 
     Equivalent to `Σ_{s: s_m = k} visits[s] p(y | s)`.
@@ -140,7 +142,7 @@ def expected_words(e: Emission, visits: Floats, log_norm: Floats, layer: int) ->
     a = (M - 1) // 2  # the others in two groups, the larger one contracted by a matrix product
     weight = weight.reshape(K * K**a, K ** (M - 1 - a))
     out = np.empty((V, K))
-    for block in _blocks(V, max(K * K**a, K ** (M - 1 - a))):
+    for block in _blocks(V, max(K * K**a, K ** (M - 1 - a)), block_numbers):
         small = joint_factors(e.factors[block][:, others[:a]])
         large = joint_factors(e.factors[block][:, others[a:]])
         mixed = (large @ weight.T).reshape(len(large), K, K**a)

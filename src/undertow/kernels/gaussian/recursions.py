@@ -20,10 +20,7 @@ from undertow.kernels.lanes import Buffers, longest_first, ordered_map, with_buf
 from undertow.kernels.lanes import pack as pack_lanes
 from undertow.kernels.types import F32, I64
 
-CHUNK_TOKENS = 1 << 14  # measured at h = 200: fewer make thin GEMMs, more leave the cache
 NEGLIGIBLE = 2.0**-30  # of the largest entry: 64 times below what float32 can hold
-ROW_COST = 16  # a step costs about as much as this many rows of its GEMM, however few they are
-SHORTEST_PIECE = 64
 LONGEST_MEMORY = 1 << 20  # steps; a recursion that remembers longer is not cut
 
 
@@ -40,6 +37,17 @@ class Steps(NamedTuple):
     backward: F32 | None
     gain: F32 | None
     memory: int
+
+
+class Tiles(NamedTuple):
+    """How sentences are cut. Results are the same to rounding whatever it says."""
+
+    chunk_tokens: int = 1 << 14  # measured at h = 200: fewer make thin GEMMs, more leave the cache
+    shortest_piece: int = 64
+    row_cost: int = 16  # a step costs about as much as this many rows of its GEMM, however few they are
+
+
+DEFAULT_TILES = Tiles()
 
 
 class Packed(NamedTuple):
@@ -77,7 +85,7 @@ def run_sentences(
     filtered: F32,
     smoothed: F32 | None,
     n_threads: int,
-    chunk_tokens: int,
+    tiles: Tiles,
 ) -> None:
     """Write the rows of the given sentences into filtered and smoothed, a chunk of like lengths at a time."""
     by_length = longest_first(length)
@@ -85,16 +93,12 @@ def run_sentences(
         return
     begin, length = begin[by_length], length[by_length]
     table = np.ascontiguousarray(table, dtype=np.float32)
-    ends = np.cumsum(length)
-    edges = [0]
-    while edges[-1] < len(length):
-        done = int(ends[edges[-1] - 1]) if edges[-1] else 0
-        edges.append(max(int(np.searchsorted(ends, done + chunk_tokens, side="right")), edges[-1] + 1))
+    edges = chunk_edges(length, tiles.chunk_tokens)
     n_columns = filtered.shape[1] * (1 if smoothed is None else 2)
 
     def one_chunk(c: int, buffers: Buffers) -> None:
         some = slice(edges[c], edges[c + 1])
-        packed = pack(begin[some], length[some], steps.memory)
+        packed = pack(begin[some], length[some], steps.memory, tiles)
         Z = buffers.take("means", packed.at[-1], n_columns, np.float32)
         _chunk_means(Z, packed, ids, missing, table, steps, kinds, filtered, smoothed)
 
@@ -102,10 +106,20 @@ def run_sentences(
         pass
 
 
-def pack(begin: I64, length: I64, memory: int) -> Packed:
+def chunk_edges(length: I64, chunk_tokens: int) -> list[int]:
+    """Edges of runs of sentences with at most chunk_tokens tokens, or one sentence."""
+    ends = np.cumsum(length)
+    edges = [0]
+    while edges[-1] < len(length):
+        done = int(ends[edges[-1] - 1]) if edges[-1] else 0
+        edges.append(max(int(np.searchsorted(ends, done + chunk_tokens, side="right")), edges[-1] + 1))
+    return edges
+
+
+def pack(begin: I64, length: I64, memory: int, tiles: Tiles = DEFAULT_TILES) -> Packed:
     """Lay out sentences (falling lengths, none empty) by time step, and cut those that are too long for it."""
-    # n pieces of B tokens cost (B + memory) steps of ROW_COST + n rows each: least at B = √(tokens·memory / ROW_COST)
-    best = max(SHORTEST_PIECE, int(np.sqrt(length.sum() * memory / ROW_COST)))
+    # n pieces of B tokens cost (B + memory) steps of row_cost + n rows each: least at B = √(tokens·memory / row_cost)
+    best = max(tiles.shortest_piece, int(np.sqrt(length.sum() * memory / tiles.row_cost)))
     previous = following = None
     if length[0] > best and memory < LONGEST_MEMORY:
         n_pieces = -(-length // best)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from undertow.errors import InputError
 from undertow.kernels.gaussian.gains import Gains, cover, exact_gains, posterior_covariances, steps_of
-from undertow.kernels.gaussian.recursions import CHUNK_TOKENS, Steps, memory_of, run_sentences
+from undertow.kernels.gaussian.recursions import DEFAULT_TILES, Steps, Tiles, memory_of, run_sentences
 from undertow.kernels.types import F32, I64
 
 __all__ = [
@@ -46,7 +46,7 @@ def smooth(
     J_missing: NDArray[Any],
     *,
     n_threads: int = 1,
-    chunk_tokens: int = CHUNK_TOKENS,
+    tiles: Tiles = DEFAULT_TILES,
 ) -> tuple[F32, F32]:
     """Filtered and smoothed steady-state means (T, h) of sentences ids[offsets[i]:offsets[i + 1]].
 
@@ -56,7 +56,7 @@ def smooth(
     beyond the result is about 2·h floats for each token of a chunk, and a chunk holds at least one sentence.
     """
     steps = steady_steps(A, H, J, J_missing)
-    filtered, smoothed = run(ids, offsets, missing, table, steps, missing, n_threads, chunk_tokens)
+    filtered, smoothed = run(ids, offsets, missing, table, steps, missing, n_threads, tiles)
     assert smoothed is not None
     return filtered, smoothed
 
@@ -70,10 +70,10 @@ def filter_only(
     H: NDArray[Any],
     *,
     n_threads: int = 1,
-    chunk_tokens: int = CHUNK_TOKENS,
+    tiles: Tiles = DEFAULT_TILES,
 ) -> F32:
     """Filtered steady-state means (T, h), as `smooth` gives them, for a third of its work."""
-    return run(ids, offsets, missing, table, steady_steps(A, H), missing, n_threads, chunk_tokens)[0]
+    return run(ids, offsets, missing, table, steady_steps(A, H), missing, n_threads, tiles)[0]
 
 
 def smooth_exact(
@@ -84,7 +84,8 @@ def smooth_exact(
     gains: Gains,
     *,
     n_threads: int = 1,
-    chunk_tokens: int = CHUNK_TOKENS,
+    tiles: Tiles = DEFAULT_TILES,
+    graph_floats: int = GRAPH_FLOATS,
 ) -> tuple[F32, F32]:
     """Filtered and smoothed means (T, h) with the gains of each place; the table has the rows C_i/√μ_i.
 
@@ -99,7 +100,7 @@ def smooth_exact(
     n_absent = np.concatenate(([0], np.cumsum(absent)))
     whole = n_absent[begin] == n_absent[begin + length]
     # every matrix is held once as a gain and once or twice as a step
-    most_edges = max(gains.n_edges + 1, GRAPH_FLOATS // (8 * len(gains.A) ** 2))
+    most_edges = max(gains.n_edges + 1, graph_floats // (8 * len(gains.A) ** 2))
     kinds = np.zeros(len(ids), dtype=np.int64)
     todo = np.argsort(~whole, kind="stable")  # whole sentences first: they need no new gains
     while len(todo):
@@ -107,7 +108,7 @@ def smooth_exact(
         now, todo = todo[:done], todo[done:]
         kinds[_tokens_of(begin[now], length[now])] = edges
         here = (begin[now], length[now], ids, absent, table, steps_of(grown), kinds)
-        run_sentences(*here, filtered, smoothed, n_threads, chunk_tokens)
+        run_sentences(*here, filtered, smoothed, n_threads, tiles)
     return filtered, smoothed
 
 
@@ -165,7 +166,7 @@ def run(
     steps: Steps,
     kinds: NDArray[Any] | None,
     n_threads: int,
-    chunk_tokens: int,
+    tiles: Tiles,
 ) -> tuple[F32, F32 | None]:
     """Run the recursions over all sentences; kinds gives the kind of step of each token (None: all 0)."""
     check_tokens(ids, offsets, missing, len(table))
@@ -175,5 +176,5 @@ def run(
     filtered = np.empty(shape, dtype=np.float32)
     smoothed = None if steps.backward is None else np.empty(shape, dtype=np.float32)
     begin, length = np.asarray(offsets[:-1], np.int64), np.diff(offsets).astype(np.int64)
-    run_sentences(begin, length, ids, missing, table, steps, kinds, filtered, smoothed, n_threads, chunk_tokens)
+    run_sentences(begin, length, ids, missing, table, steps, kinds, filtered, smoothed, n_threads, tiles)
     return filtered, smoothed

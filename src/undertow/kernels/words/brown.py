@@ -102,7 +102,7 @@ def _merge_best(table: Any, N: Any, NT: Any, left: Any, right: Any, L: Any, aliv
     return a, b, least
 
 
-def merge_classes(pairs: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+def merge_classes(pairs: NDArray[np.int64], table_size: int = TABLE) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """The G − 1 merges (a, b), b going into a < b, in order, and the nats each loses over the whole text.
 
     `pairs[c', c]`: times class c came right after class c'. Divide the losses by `pairs.sum()` for Brown's average.
@@ -111,7 +111,7 @@ def merge_classes(pairs: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[
     N = np.array(pairs, dtype=np.int64, order="C")
     NT = N.T.copy()
     left, right = N.sum(axis=1), N.sum(axis=0)
-    x = np.arange(TABLE, dtype=np.float64)
+    x = np.arange(table_size, dtype=np.float64)
     table = x * np.log(np.maximum(x, 1))
     L = np.empty((G, G))
     for i in range(G):  # row by row, so that Ctrl-C is heard

@@ -203,6 +203,7 @@ def exchange_passes(
     fixed: ArrayLike | None = None,
     n_passes: int = 20,
     min_moved: float = 0.001,
+    table_size: int = TABLE,
 ) -> Iterator[Pass]:
     """The start, and then the state after every pass of the algorithm; `exchange_clusters` says what the rest means."""
     counts, unigram = _checked(counts, unigram, n_clusters)
@@ -219,7 +220,7 @@ def exchange_passes(
     sizes = np.bincount(classes, weights=unigram, minlength=n_clusters).astype(np.int64)
     members = np.bincount(classes, minlength=n_clusters).astype(np.int64)
     before, transposed = after.T.copy(), counts.T.tocsr()
-    table = _xlogx(np.arange(TABLE))
+    table = _xlogx(np.arange(table_size))
     yield Pass(classes.copy(), objective(after, sizes), 0)
     for _ in range(n_passes):
         moves = 0
@@ -256,6 +257,7 @@ def exchange_clusters(
     n_passes: int = 20,
     min_moved: float = 0.001,
     on_pass: OnPass | None = None,
+    table_size: int = TABLE,
 ) -> tuple[NDArray[np.int32], list[float]]:
     """The class of every word, and F before the first pass and after each.
 
@@ -266,9 +268,8 @@ def exchange_clusters(
     `on_pass(pass, F, moves)` is called after each pass. The same input gives the same classes.
     """
     history = []
-    for n, now in enumerate(
-        exchange_passes(counts, unigram, n_clusters, start=start, fixed=fixed, n_passes=n_passes, min_moved=min_moved)
-    ):
+    how: dict[str, Any] = {"start": start, "fixed": fixed, "n_passes": n_passes, "min_moved": min_moved}
+    for n, now in enumerate(exchange_passes(counts, unigram, n_clusters, **how, table_size=table_size)):
         history.append(now.objective)
         if on_pass is not None and n > 0:
             on_pass(n, now.objective, now.moves)

@@ -636,10 +636,9 @@ class HMM(Estimator):
         self._check_fitted()
         if method not in ("posterior", "viterbi"):
             raise InputError(f"method={method!r} must be 'posterior' or 'viterbi'.")
-        fn = hmm_queries.viterbi if method == "viterbi" else hmm_queries.posterior_states
         out = []
         for ids, bounds, edges in self._runs(X):
-            states = fn(self.params_, ids, bounds)
+            states = hmm_queries.decode(self.params_, ids, bounds, method)
             out += [states[a:b] for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)]
         return out
 

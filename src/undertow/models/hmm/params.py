@@ -1,42 +1,105 @@
-"""Parameters of the hidden Markov model of text, and what can be asked of them, with blocks and without.
+"""Parameters of a hidden Markov model of text, with blocks and without.
 
-z_1 ~ initial, z_t ~ transition(z_{t-1}), x_t ~ emission(z_t). `BlockParams` keeps what a state can emit, its block's
-words; `PlainParams` wraps the unblocked chain. Both answer the same questions on flat ids and the bounds of
-independent sequences, so that nothing behind them asks which one it is.
+z_1 ~ initial, z_t ~ transition(z_{t-1}), x_t ~ emission(z_t). `BlockParams` is a chain whose states emit only the words
+of their block; in `PlainParams` any state may emit any word. Both keep the protocol `HMMParams`, so that other modules
+need not ask which one they have.
+
+A plain chain is not kept as one block, because the kernels of block chains are made for few live states: on 16,600
+tokens an E-step with one block took 12 times as long at 80 states and 28 times at 512 (low rank: 6 times at both), and
+`smoothed` gave a fifth and a fifteenth of the tokens a second (low rank: a quarter). Log-likelihoods agreed to 2e-10.
+Besides, a band has no form with blocks, and transitions are smoothed towards other means.
 
 A word that was never seen in training is emitted by every state with the same probability: it is a missing
-observation, which tells nothing of the state, and still costs what an unforeseen word should cost.
+observation, which says nothing about the state but still has the probability of an unseen word.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from undertow.errors import InputError
 from undertow.kernels.chain import inference as discrete_chain
 from undertow.kernels.chain import sparse as block_chain
 from undertow.kernels.chain import sparse_low_rank as block_low_rank
 from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, PairSparse, live_firsts, word_probabilities
 from undertow.kernels.chain.inference import ChainParams
+from undertow.kernels.chain.operators import LowRank, add_stats
+from undertow.kernels.chain.sampling import ChainTables, FeatureTables, PairTables, block_tables, chain_tables
+from undertow.kernels.chain.small import viterbi_logs
 from undertow.kernels.chain.smoothing import check_rows, check_sums
 from undertow.kernels.chain.sparse import BlockPosterior
-from undertow.kernels.chain.sparse_low_rank import BlockLowRankStats
+from undertow.kernels.chain.viterbi import viterbi_blocks
 from undertow.kernels.types import F32, F64, I64
+
+MOST_STATES_VITERBI = 4096  # of a plain chain without a low rank
 
 
 class Emission(NamedTuple):
     """p(word | state); `dense` is (Z, V), for small models."""
 
-    params: Any
+    params: HMMParams
 
     def dense(self) -> F32:
-        return self.params.dense_emission()  # type: ignore[no-any-return]
+        return self.params.dense_emission()
+
+
+class HMMParams(Protocol):
+    """What models and questions ask of the parameters. Texts are flat ids with the bounds of independent sequences."""
+
+    @property
+    def initial(self) -> F32: ...
+
+    @property
+    def transition(self) -> Any: ...
+
+    @property
+    def n_states(self) -> int: ...
+
+    @property
+    def n_words(self) -> int: ...
+
+    def dense_emission(self) -> F32:
+        """(Z, V) emission probabilities, for small models."""
+
+    def statistics(self, ids: NDArray[Any], bounds: I64) -> Any:
+        """The expected counts of an E-step, a NamedTuple with `+`."""
+
+    def filtered(self, ids: NDArray[Any], bounds: I64) -> BlockPosterior:
+        """p(z_t | x_≤t) over the live states of each token."""
+
+    def smoothed(self, ids: NDArray[Any], bounds: I64) -> BlockPosterior:
+        """p(z_t | x) over the live states of each token."""
+
+    def best_path(self, ids: NDArray[Any], bounds: I64) -> I64:
+        """(T,) states of the most probable paths; for a low-rank transition those of the joint path with the features.
+
+        Sequences without a possible path have states −1.
+        """
+
+    def sampling_tables(self, drawable: NDArray[np.bool_], block_masses: F32 | None) -> Any:
+        """Alias tables for `sampling.sample`; only the words marked in `drawable` (V,) are drawn."""
+
+    def first_live(self, ids: NDArray[Any]) -> I64:
+        """(T,) the first state that can emit each word."""
+
+    def predicted(self, word: int, filtered: F32) -> F32:
+        """(Z,) distribution of the state after a word, from the distribution over the states that can emit it."""
+
+    def word_probabilities(self, states: NDArray[Any]) -> F64:
+        """(V,) p(word) from a distribution over all states."""
+
+    def emission_of(self, state: int) -> tuple[I64, F32]:
+        """The words that a state emits and their probabilities."""
+
+    def check(self) -> None:
+        """Raise InputError unless all rows that should be distributions are."""
 
 
 class BlockParams(NamedTuple):
-    """A chain with blocks: emission numbers lie word by word, one for each state of the word's block."""
+    """A chain with blocks: emission numbers are laid out word by word, one for each state of the word's block."""
 
     blocks: Blocks
     initial: F32  # (Z,)
@@ -70,27 +133,28 @@ class BlockParams(NamedTuple):
     def _pairs(self) -> bool:
         return isinstance(self.transition, PairSparse)
 
+    def best_path(self, ids: NDArray[Any], bounds: I64) -> I64:
+        return viterbi_blocks(ids, bounds, self.blocks, self.transition, self.initial, self.emission)
+
+    def sampling_tables(self, drawable: NDArray[np.bool_], block_masses: F32 | None) -> PairTables | FeatureTables:
+        return block_tables(self.blocks, self.transition, self.emission, drawable, block_masses)
+
     def first_live(self, ids: NDArray[Any]) -> I64:
-        """The first state that can emit each word; the states that can follow each other."""
         return live_firsts(self.blocks, ids)
 
     def predicted(self, word: int, filtered: F32) -> F32:
-        """(Z,) distribution of the state after a word, from the distribution over the states that can emit it."""
         return self.transition.push_from(int(self.blocks.word_block[word]), filtered)
 
     def word_probabilities(self, states: NDArray[Any]) -> F64:
-        """(V,) p(word) from a distribution over all states."""
         return word_probabilities(self.blocks, states, self.emission)
 
     def emission_of(self, state: int) -> tuple[I64, F32]:
-        """Words that a state emits, and with which probability."""
         block, first, starts = self.blocks
         b = int(np.searchsorted(first, state, side="right")) - 1
         words = np.flatnonzero(block == b)
         return words, self.emission[starts[words] + state - first[b]]
 
     def check(self) -> None:
-        """Raise InputError unless all that should be distributions are."""
         check_rows(self.initial[None, :], "initial distribution")
         self.transition.check()
         block, first, starts = self.blocks
@@ -103,7 +167,7 @@ class BlockParams(NamedTuple):
 
 
 class PlainStats(NamedTuple):
-    """Expected counts without blocks, in the terms of the unblocked kernels."""
+    """Expected counts of a chain without blocks; additive."""
 
     log_likelihood: float
     n_tokens: int
@@ -112,7 +176,7 @@ class PlainStats(NamedTuple):
     emission: F64
 
     def __add__(self, other: Any) -> PlainStats:
-        return PlainStats(*(a + b for a, b in zip(self, other, strict=True)))
+        return add_stats(self, other)
 
 
 class PlainParams(NamedTuple):
@@ -156,6 +220,23 @@ class PlainParams(NamedTuple):
     def _at(self, ids: NDArray[Any]) -> I64:
         return np.arange(len(ids) + 1, dtype=np.int64) * self.n_states
 
+    def best_path(self, ids: NDArray[Any], bounds: I64) -> I64:
+        initial, transition, emission = self.chain
+        if isinstance(transition, LowRank):  # as one block: the joint path with the features
+            blocks = Blocks.of(np.zeros(self.n_words, dtype=np.int32), np.array([self.n_states]))
+            T = BlockLowRank(blocks.first, transition.R, np.ascontiguousarray(transition.E.T))
+            return viterbi_blocks(ids, bounds, blocks, T, initial, emission.ravel())
+        if self.n_states > MOST_STATES_VITERBI:
+            raise InputError("Viterbi needs the whole transition matrix here, too large: use method='posterior'.")
+        with np.errstate(divide="ignore"):
+            scores = np.log(emission[np.asarray(ids, dtype=np.int64)].astype(np.float64))
+        paths, _ = viterbi_logs(scores, np.asarray(bounds), initial.astype(float), transition.dense().astype(float))
+        return paths.astype(np.int64)
+
+    def sampling_tables(self, drawable: NDArray[np.bool_], block_masses: F32 | None) -> ChainTables:
+        emission = np.where(drawable[:, None], self.chain.emission, np.float32(0))
+        return chain_tables(self.chain._replace(emission=emission))
+
     def first_live(self, ids: NDArray[Any]) -> I64:
         return np.zeros(len(ids), dtype=np.int64)
 
@@ -173,4 +254,4 @@ class PlainParams(NamedTuple):
 
 
 Params = BlockParams | PlainParams
-AnyStats = block_chain.BlockStats | BlockLowRankStats | PlainStats
+KINDS: tuple[type[HMMParams], ...] = (BlockParams, PlainParams)  # the type checker compares both with the protocol

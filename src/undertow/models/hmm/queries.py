@@ -8,15 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from undertow.errors import InputError
 from undertow.kernels.chain import sparse as block_chain
-from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, PairSparse
-from undertow.kernels.chain.inference import viterbi_logs
-from undertow.kernels.chain.operators import LowRank
-from undertow.kernels.chain.sampling import block_tables, chain_tables, sample
-from undertow.kernels.chain.viterbi import viterbi_blocks
+from undertow.kernels.chain.block_operators import Blocks, PairSparse
+from undertow.kernels.chain.sampling import sample
 from undertow.kernels.types import F32, F64, I64
-from undertow.models.hmm.params import BlockParams, Params, PlainParams
+from undertow.models.hmm.params import BlockParams, Params
 
 STEPS = 60  # of the power method, at most; text forgets within far fewer
 SETTLED = 1e-5  # the power method ends when a step moves no more probability than this
@@ -55,15 +51,9 @@ class Derived:
         return state_shares(self.params, self.block_masses)
 
     def sampling_tables(self, drawable: NDArray[np.bool_]) -> Any:
-        """Alias tables; `drawable` marks the words of the training text, and no others are drawn."""
+        """Alias tables for sampling; `drawable` marks the words of the training text, and no others are drawn."""
         if self._sampling is None:
-            params = self.params
-            if isinstance(params, BlockParams):
-                args = (params.blocks, params.transition, params.emission, drawable, self.block_masses)
-                self._sampling = block_tables(*args)
-            else:
-                emission = np.where(drawable[:, None], params.chain.emission, np.float32(0))
-                self._sampling = chain_tables(params.chain._replace(emission=emission))
+            self._sampling = self.params.sampling_tables(drawable, self.block_masses)
         return self._sampling
 
 
@@ -186,26 +176,9 @@ def sample_words(
     return out
 
 
-def viterbi(params: Params, ids: NDArray[Any], bounds: I64) -> I64:
-    """States of the most probable paths; for a low-rank transition those of the joint path with the features."""
-    ids = np.asarray(ids, dtype=np.int64)
-    if isinstance(params, BlockParams):
-        return viterbi_blocks(ids, bounds, params.blocks, params.transition, params.initial, params.emission)
-    assert isinstance(params, PlainParams)
-    chain = params.chain
-    if isinstance(chain.transition, LowRank):
-        Z, V = params.n_states, params.n_words
-        blocks = Blocks.of(np.zeros(V, dtype=np.int32), np.array([Z]))
-        T = BlockLowRank(blocks.first, chain.transition.R, np.ascontiguousarray(chain.transition.E.T))
-        return viterbi_blocks(ids, bounds, blocks, T, chain.initial, chain.emission.ravel())
-    if params.n_states > 4096:
-        raise InputError("Viterbi needs the whole transition matrix here, too large: use method='posterior'.")
-    with np.errstate(divide="ignore"):
-        scores = np.log(chain.emission[ids].astype(np.float64))
-    found = viterbi_logs(
-        scores, np.asarray(bounds), chain.initial.astype(float), chain.transition.dense().astype(float)
-    )
-    return np.asarray(found[0], dtype=np.int64)
+def decode(params: Params, ids: NDArray[Any], bounds: I64, method: str) -> I64:
+    """(T,) states of the most probable path ("viterbi"), or the most probable state of each token ("posterior")."""
+    return params.best_path(ids, bounds) if method == "viterbi" else posterior_states(params, ids, bounds)
 
 
 def posterior_states(params: Params, ids: NDArray[Any], bounds: I64) -> I64:
