@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from undertow.engine import Engine
 from undertow.errors import InputError, short
 from undertow.models.base import Estimator, SavedState, TensorSpec
 from undertow.results.tagging import kept
@@ -46,7 +47,7 @@ class Tagger(Estimator):
     columns_: dict[str, Any] | None
 
     @abc.abstractmethod
-    def fit(self, X: Any, y: Any) -> Self: ...
+    def fit(self, X: Any, y: Any, *, engine: Engine | None = None) -> Self: ...
 
     @abc.abstractmethod
     def predict(self, X: Any) -> list[list[str]]: ...
