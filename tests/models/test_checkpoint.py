@@ -16,12 +16,12 @@ import pytest
 
 from contract.cases import CASES, EVENTS, OTHER_SENTENCES, SENTENCES
 from contract.checks import saved_bytes
-from undertow import HMM, LDS, DynamicEmbedding, FactorialHMM
+from undertow import HMM, LDS, Corpus, DynamicEmbedding, FactorialHMM
 from undertow.errors import BusyError, InputError
 from undertow.kernels.chain.operators import Dense
 from undertow.models.checkpoint import Checkpoint, CheckpointWarning, OpenCheckpoint, fit_key, pack, unpack
 from undertow.models.factorial.model import passes as factorial_passes
-from undertow.models.fitting import InterruptedFitWarning, Iteration, TrainingEvent, run_iterations
+from undertow.models.fitting import InterruptedFitWarning, Iteration, TrainingEvent, part_of, run_iterations
 from undertow.models.lds.params import LDSParams
 from undertow.results import WordClusters
 from undertow.results.tagging import LocalTagger
@@ -266,6 +266,14 @@ def test_a_tree_comes_back_as_it_was() -> None:
     for name in ("os:system", "undertow.models.checkpoint:Checkpoint"):
         with pytest.raises(ValueError, match="it names"):
             unpack({"type": name, "values": []}, {})
+
+
+def test_the_key_covers_the_order_of_a_part_of_a_text(tmp_path: Path) -> None:
+    """Text for early stopping keeps the manifest of the corpus whose words it has."""
+    (tmp_path / "text.txt").write_text("".join(" ".join(s) + "\n" for s in SENTENCES))
+    corpus = Corpus.build([tmp_path / "text.txt"], tmp_path / "corpus")
+    parts = [part_of(corpus, list(corpus.sentences())[::step]) for step in (1, -1)]
+    assert fit_key(HMM(3), parts[0]) != fit_key(HMM(3), parts[1])
 
 
 def test_the_key_covers_the_data() -> None:
