@@ -126,7 +126,10 @@ CORRUPTIONS: dict[str, dict[str, tuple[str, Change]]] = {
     "hmm": {
         **distributions("initial", "emission"),
         "an unknown size": in_fitted(lambda f: f["sizes"].update(surprise=1)),
-        **fitted(validation_history=None, surprise=1),
+        "more sequences than tokens": in_fitted(lambda f: f.update(seen=[3, 4])),
+        "a text without sequences": in_fitted(lambda f: f.update(seen=[3, 0])),
+        "a text of half a token": in_fitted(lambda f: f.update(seen=[3.5, 1])),
+        **fitted(validation_history=None, surprise=1, seen=None),
         **rules(),
     },
     "clusters": {

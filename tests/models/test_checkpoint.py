@@ -16,20 +16,22 @@ import pytest
 
 from contract.cases import CASES, EVENTS, OTHER_SENTENCES, SENTENCES
 from contract.checks import saved_bytes
-from undertow import HMM, LDS, DynamicEmbedding, FactorialHMM
+from undertow import HMM, LDS, Corpus, DynamicEmbedding, FactorialHMM
 from undertow.errors import BusyError, InputError
 from undertow.kernels.chain.operators import Dense
 from undertow.models.checkpoint import Checkpoint, CheckpointWarning, OpenCheckpoint, fit_key, pack, unpack
-from undertow.models.fitting import InterruptedFitWarning, Iteration, TrainingEvent, run_iterations
+from undertow.models.factorial.model import passes as factorial_passes
+from undertow.models.fitting import InterruptedFitWarning, Iteration, TrainingEvent, part_of, run_iterations
 from undertow.models.lds.params import LDSParams
 from undertow.results import WordClusters
+from undertow.results.tagging import LocalTagger
 
 MODELS = {case.name: (case.make, case.data) for case in CASES if case.name != "deleted-interpolation"} | {
     "hmm-band": (lambda **k: HMM(5, rank=2, band=2, n_iter=4, n_chunks=3, random_state=0, **k), SENTENCES),
     "hmm-early-stopping": (lambda **k: HMM(4, n_iter=9, validation=0.3, random_state=0, **k), SENTENCES),
     "hmm-without-smoothing": (lambda **k: HMM(3, n_iter=5, smoothing=0.0, random_state=0, **k), SENTENCES),
-    "fhmm-batches": (
-        lambda **k: FactorialHMM(2, n_states=2, n_iter=4, batch_size=10, validation=0.2, random_state=0, **k),
+    "fhmm-early-stopping": (
+        lambda **k: FactorialHMM(2, n_states=2, n_iter=4, validation=0.2, random_state=0, **k),
         SENTENCES * 4,
     ),
     "lds-full": (
@@ -79,6 +81,19 @@ def test_every_stop_leads_to_the_same_bits(name: str, tmp_path: Path) -> None:
         assert again.history_ == whole.history_
         assert saved_bytes(again) == expected
         assert not (tmp_path / "c").exists(), "the checkpoint of a finished fit was left behind"
+
+
+def test_the_batches_of_a_factorial_hmm_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(factorial_passes.__globals__, "SHARD_TOKENS", 20)  # else the text is one batch
+
+    def make(**k: Any) -> FactorialHMM:
+        return FactorialHMM(2, n_states=2, n_iter=3, batch_size=40, random_state=0, **k)
+
+    whole = make().fit(SENTENCES * 4)
+    for k in (1, 2):
+        stopped(make, SENTENCES * 4, tmp_path / "c", k)
+        again = make().fit(SENTENCES * 4, checkpoint=tmp_path / "c")
+        assert again.history_ == whole.history_ and saved_bytes(again) == saved_bytes(whole)
 
 
 @models
@@ -253,6 +268,14 @@ def test_a_tree_comes_back_as_it_was() -> None:
             unpack({"type": name, "values": []}, {})
 
 
+def test_the_key_covers_the_order_of_a_part_of_a_text(tmp_path: Path) -> None:
+    """Text for early stopping keeps the manifest of the corpus whose words it has."""
+    (tmp_path / "text.txt").write_text("".join(" ".join(s) + "\n" for s in SENTENCES))
+    corpus = Corpus.build([tmp_path / "text.txt"], tmp_path / "corpus")
+    parts = [part_of(corpus, list(corpus.sentences())[::step]) for step in (1, -1)]
+    assert fit_key(HMM(3), parts[0]) != fit_key(HMM(3), parts[1])
+
+
 def test_the_key_covers_the_data() -> None:
     model = HMM(3, random_state=0)
     keys = {fit_key(model, data) for data in ("a", "b", ("a",), ("a", "b"), np.arange(3), np.arange(3.0), None)}
@@ -285,3 +308,19 @@ def test_a_killed_process_goes_on(tmp_path: Path) -> None:
         warnings.simplefilter("error")
         again = make(callbacks=[events.append]).fit(data, checkpoint=tmp_path / "c")
     assert [e.iteration for e in events] == [3, 4] and saved_bytes(again) == saved_bytes(make().fit(data))
+
+
+def test_a_local_tagger_goes_on(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = [rng.standard_normal((6, 4)).astype(np.float32) for _ in range(30)]
+    y = [["A" if v[0] > 0 else "B" for v in s] for s in X]
+
+    def make(**k: Any) -> LocalTagger:
+        return LocalTagger(n_hidden=3, n_iter=5, patience=2, random_state=0, **k)
+
+    whole = make().fit(X, y)
+    for k in (1, 3):
+        with pytest.raises(Stopped):
+            make(callbacks=[StopAfter(k)]).fit(X, y, checkpoint=Checkpoint(tmp_path / "c", every_seconds=0))
+        again = make().fit(X, y, checkpoint=tmp_path / "c")
+        assert again.history_ == whole.history_ and saved_bytes(again) == saved_bytes(whole)

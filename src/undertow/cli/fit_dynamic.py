@@ -37,7 +37,7 @@ def command(**given: Any) -> None:
     """Fit a moving map to EVENTS and save it.
 
     EVENTS is a CSV, TSV or JSON lines file of (time, row, column, count), such as `undertow events` writes. Ctrl-C
-    keeps the last finished iteration and saves it.
+    keeps the last finished iteration and saves it; after a kill the same command goes on.
     """
     from undertow.text.events import Events
 

@@ -35,7 +35,7 @@ def command(**given: Any) -> None:
     """Fit a hidden Markov model by EM and save it.
 
     INPUTS is one corpus directory, or text files, from which a corpus is built beside the model. Ctrl-C during the fit
-    keeps the last finished pass and saves it.
+    keeps the last finished pass and saves it; after a kill the same command goes on.
     """
     model = HMM(n_jobs=given["jobs"], **{parameter: given[parameter] for parameter, _, _ in OPTIONS.values()})
 

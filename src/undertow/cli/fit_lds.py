@@ -8,8 +8,15 @@ from typing import Any
 import click
 
 from undertow.cli.common import Size
-from undertow.cli.count import count_into, one_kind, open_or_build, sibling
-from undertow.cli.fitting import Options, fit_and_save, model_options, size_of, text_options
+from undertow.cli.count import count_into, one_kind, sibling
+from undertow.cli.fitting import (
+    Options,
+    fit_and_save,
+    model_options,
+    open_or_build_again,
+    size_of,
+    text_options,
+)
 from undertow.errors import InputError
 from undertow.models.lds.model import LDS  # not late: --help shows its defaults, and they are written there alone
 from undertow.progress import ProgressFn
@@ -37,7 +44,8 @@ def command(**given: Any) -> None:
     """Fit a linear dynamical system and save it.
 
     INPUTS is one counts directory; or one corpus directory, which is counted first, into a directory beside the model;
-    or text files, from which both are built. Ctrl-C during the fit keeps the last finished iteration and saves it.
+    or text files, from which both are built. Ctrl-C during the fit keeps the last finished iteration and saves it;
+    after a kill the same command goes on.
     """
     model = LDS(n_jobs=given["jobs"], **{parameter: given[parameter] for parameter, _, _ in OPTIONS.values()})
     planned = model.n_iter + model.n_full
@@ -73,9 +81,14 @@ def open_or_count(lags: int, given: dict[str, Any], engine: Any, progress: Progr
             raise InputError("Several counts are fitted as their sum: add them first, with undertow count.")
         return LagCounts.open(inputs[0])
     beside = sibling(Path(given["out"]), ".lds", ".counts")
+    if given["mark"].exists() and beside.exists():  # an interrupted run of the same command made them
+        counts = LagCounts.open(beside)
+        if counts.lags == lags:
+            facts["counts"] = str(beside)
+            return counts
     if beside.exists() and not given["overwrite"]:
         raise InputError(f"{beside} exists already: fit these counts, give the model another name, or add --overwrite.")
     check_directory_target(beside, COUNTS, overwrite=given["overwrite"])
-    corpus = open_or_build(inputs, sibling(beside, ".counts", ".corpus"), kind, given, progress)
+    corpus = open_or_build_again(inputs, sibling(beside, ".counts", ".corpus"), kind, given, progress)
     facts |= {"corpus": str(corpus.path), "counts": str(beside)}
     return count_into(beside, corpus, lags, given, engine, progress)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 import time
 from collections.abc import Callable
@@ -20,12 +22,12 @@ from undertow.cli.common import (
     show,
 )
 from undertow.cli.count import one_kind, open_or_build, sibling
-from undertow.cli.reading_options import reading_options
+from undertow.cli.reading_options import build_arguments, reading_options
 from undertow.errors import InputError
 from undertow.progress import Progress, ProgressFn
 
 F = TypeVar("F", bound=Callable[..., Any])
-CHECKPOINTS = re.compile(r"[a-z-]+-[0-9a-f]{24}")  # names of checkpoints in the room of a model
+WORK = re.compile(r"[a-z-]+-[0-9a-f]{24}")  # names of checkpoints and of the mark in the staging directory of a model
 Options = dict[str, tuple[str, Any, str]]  # option -> parameter of the model, type, help
 
 
@@ -64,8 +66,9 @@ def fit_and_save(
 ) -> None:
     """Read, fit under a bar, save and show: `read` gives what to fit and may add to the facts, `report` the others.
 
-    Settings and the target are checked before anything is read. While the fit runs, its checkpoints lie in the target's
-    `.partial` directory, so that the same command goes on after a kill; they are removed with it at the end.
+    Settings and the target are checked before anything is read. While the command runs, checkpoints of the fit lie in
+    the target's `.partial` directory, so that the same command goes on after a kill; they are removed with it at the
+    end. `given["mark"]` is a file there that says that the corpus and the counts beside the model are of the same text.
     """
     from undertow.atomic import resumable_staging
     from undertow.storage import check_target
@@ -75,18 +78,32 @@ def fit_and_save(
     model._check_params()
     check_target(out, overwrite)
     facts: dict[str, Any] = {"model": out}
-    with progress_bar() as progress, asked_engine(given) as engine:
+    with (
+        progress_bar() as progress,
+        asked_engine(given) as engine,
+        resumable_staging(Path(out), WORK, "fitting") as staging,
+    ):
+        given["mark"] = staging / f"inputs-{inputs_key(given)}"
         data = read(progress, engine, facts)
         progress(Progress("fit", 0, planned, unit))
         model.set_params(
             callbacks=[lambda event: progress(Progress("fit", event.iteration, event.n_iter, unit, line(event)))]
         )
-        with resumable_staging(Path(out), CHECKPOINTS, "fitting") as staging:
-            where = {} if engine is None else {"engine": engine}
-            model.fit(data, checkpoint=staging, **where)
-            model.save(out, overwrite=overwrite)
+        model.fit(data, engine=engine, checkpoint=staging)
+        model.save(out, overwrite=overwrite)
     facts |= report(data)
     show(facts | {"seconds": round(time.perf_counter() - began, 1)}, given["as_json"])
+
+
+def inputs_key(given: dict[str, Any]) -> str:
+    """Hash of the input files, by name, size and time of change, and of how they are read."""
+    places = [str(p) for p in given.get("inputs", ()) or [given["events"]]]
+    facts = [(p, s.st_size, s.st_mtime_ns) for p in places if Path(p).exists() for s in [os.stat(p)]]
+    reading = build_arguments(given) if "inputs" in given else {}
+    if reading.get("vocabulary") is not None:
+        reading["vocabulary"] = reading["vocabulary"].fingerprint()
+    standard_input = os.urandom(8) if "-" in places else b""  # cannot be read again, so nothing is known to be of it
+    return hashlib.sha256(repr((places, facts, reading, standard_input)).encode()).hexdigest()[:24]
 
 
 def size_of(text: Any) -> dict[str, int]:
@@ -102,4 +119,13 @@ def open_or_read(given: dict[str, Any], suffix: str, progress: ProgressFn, facts
     beside = sibling(out, suffix, ".corpus")
     if kind == "text":
         facts["corpus"] = str(beside)
-    return open_or_build(inputs, beside, kind, given, progress)
+    return open_or_build_again(inputs, beside, kind, given, progress)
+
+
+def open_or_build_again(inputs: Any, beside: Path, kind: str, given: dict[str, Any], progress: ProgressFn) -> Any:
+    """Like `open_or_build`, but what an interrupted run of the same command has built is taken over."""
+    if kind == "text" and given["mark"].exists() and beside.exists():
+        return open_or_build((str(beside),), beside, "corpus", given, progress)
+    corpus = open_or_build(inputs, beside, kind, given, progress)
+    given["mark"].touch()
+    return corpus

@@ -246,6 +246,8 @@ def extend_corpus(vocabulary: Vocabulary, X: Any, new_words: int | None) -> Corp
         for word, count in zip(own.words[own.n_special :], own.counts[own.n_special :].tolist(), strict=True)
         if new_words is not None and count >= new_words and word not in vocabulary
     ]
+    if not join and own == vocabulary:
+        return corpus
     words, counts = [*vocabulary.words, *join], [*vocabulary.counts.tolist(), *[0] * len(join)]
     extended = Vocabulary(words, counts, boundary=vocabulary.boundary is not None, n_classes=vocabulary.n_classes)
     ids = np.concatenate(encode_sentences(extended, corpus))

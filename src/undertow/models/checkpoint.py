@@ -163,8 +163,9 @@ def fit_key(model: Estimator, data: object) -> str:
 
 def _plain(data: object) -> Any:
     """What the data are, as a tree of arrays, numbers and text."""
-    if isinstance(data, Corpus):
-        return [corpus_key(data), data.vocabulary.fingerprint(), np.asarray(data.vocabulary.counts)]
+    if isinstance(data, Corpus):  # a part of a corpus has the manifest of the whole, but no path
+        text = corpus_key(data) if data.path is not None else [np.asarray(data.ids), np.asarray(data.offsets)]
+        return [text, data.vocabulary.fingerprint(), np.asarray(data.vocabulary.counts)]
     if isinstance(data, LagCounts):
         rows = [tuple(map(np.asarray, r)) for k in range(1, data.lags + 1) for r in data._lag(k)]
         return [data.vocabulary.fingerprint(), np.asarray(data.vocabulary.counts), data.across, rows]

@@ -1,4 +1,4 @@
-"""The one fitting loop: history, callbacks, logging, early stopping and Ctrl-C, whatever is fitted.
+"""The one fitting loop: history, callbacks, logging, early stopping, checkpoints and Ctrl-C, whatever is fitted.
 
 A model writes its iterations as a generator of `Iteration`; `run_iterations` consumes it and returns a `FitResult`.
 Text held out for early stopping is cut off by `split_text`.
@@ -11,13 +11,14 @@ import logging
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from undertow.errors import InputError
-from undertow.models.base import encode_sentences
+from undertow.models.base import Sentences, encode_sentences
 from undertow.models.checkpoint import Checkpoint, CheckpointSource, OpenCheckpoint, open_checkpoint
 from undertow.models.constraints import check_callbacks
 from undertow.text.corpus import Corpus
@@ -28,13 +29,27 @@ Result = TypeVar("Result")
 
 
 class TrainingEvent(NamedTuple):
-    """What a callback receives after each finished iteration."""
+    """What a callback receives after each finished iteration.
 
-    iteration: int  # finished so far, from 1
-    n_iter: int  # the most there will be; fitting may stop earlier
-    objective: float  # the value just added to history_
-    seconds: float  # since fit began
-    held_out: float | None = None  # the value just added to validation_history_, if text was held out
+    Attributes
+    ----------
+    iteration
+        How many are finished, those before a checkpoint included.
+    n_iter
+        The most there will be; fitting may stop earlier.
+    objective
+        The value just added to `history_`.
+    seconds
+        Since the fit began, without the time between a kill and the call that went on.
+    held_out
+        The value just added to `validation_history_`; None if no text was held out.
+    """
+
+    iteration: int
+    n_iter: int
+    objective: float
+    seconds: float
+    held_out: float | None = None
 
     @property
     def seconds_left(self) -> float:
@@ -169,6 +184,22 @@ def run_last_step(
     """What `step()` returns after the iterations, or `default` if Ctrl-C ended them or comes during the step.
 
     Like an interrupted iteration, an interrupted step costs only itself: the fit keeps its result, with a warning.
+
+    Parameters
+    ----------
+    step
+        What is left to do.
+    result
+        Of the iterations before it.
+    default
+        Returned instead of the step's result.
+    unit, stacklevel
+        As in `run_iterations`.
+
+    Returns
+    -------
+    Result
+        Of the step, or the default.
     """
     if result.interrupted:
         return default
@@ -184,11 +215,11 @@ def _warn_interrupted(n: int, unit: str, stacklevel: int) -> None:
     warnings.warn(message, InterruptedFitWarning, stacklevel=stacklevel)
 
 
-def _as_generator(iterations: Iterable[Iteration[Params]]) -> Any:
-    def pass_on() -> Iterator[Iteration[Params]]:
+def _as_generator(iterations: Iterable[Iteration[Params]]) -> Generator[Iteration[Params], None, None]:
+    def pass_on() -> Generator[Iteration[Params], None, None]:
         yield from iterations
 
-    return iterations if hasattr(iterations, "close") else pass_on()
+    return iterations if isinstance(iterations, Generator) else pass_on()
 
 
 def log_line(event: TrainingEvent, unit: str, remark: str = "") -> str:
@@ -207,7 +238,13 @@ def _count(n: int, unit: str) -> str:
 
 @contextlib.contextmanager
 def shown_log(verbose: bool | int) -> Iterator[None]:
-    """While the block runs, show the log on standard error, unless the program has set up logging itself."""
+    """While the block runs, show the log on standard error, unless the program has set up logging itself.
+
+    Parameters
+    ----------
+    verbose
+        If false, nothing is shown that the program does not show itself.
+    """
     if not verbose or LOGGER.hasHandlers():
         level = LOGGER.level
         if verbose and LOGGER.getEffectiveLevel() > logging.INFO:
@@ -232,8 +269,30 @@ def shown_log(verbose: bool | int) -> Iterator[None]:
 # --- held-out text for early stopping ----------------------------------------------------------------
 
 
-def split_text(corpus: Corpus, share: float | None, validation: Any) -> tuple[Corpus, Corpus | None]:
-    """What to learn from and what to stop by: other text, or that share of the corpus, its end; None for neither."""
+def split_text(corpus: Corpus, share: float | None, validation: Sentences | None) -> tuple[Corpus, Corpus | None]:
+    """The text to learn from and the text for early stopping.
+
+    Parameters
+    ----------
+    corpus
+        The whole text.
+    share
+        Share of it, taken from its end, that is held out if there is no other text.
+    validation
+        Other text.
+
+    Returns
+    -------
+    text : Corpus
+        To learn from.
+    held_out : Corpus or None
+        For early stopping, over the same words.
+
+    Raises
+    ------
+    InputError
+        If one of the two would have no tokens.
+    """
     if validation is not None:
         return corpus, part_of(corpus, encode_sentences(corpus.vocabulary, validation))
     if share is None:
@@ -245,8 +304,26 @@ def split_text(corpus: Corpus, share: float | None, validation: Any) -> tuple[Co
     return part_of(corpus, sentences[:n]), part_of(corpus, sentences[n:])
 
 
-def part_of(corpus: Corpus, sentences: list[Any]) -> Corpus:
-    """Some sentences as a corpus over the same words, with counts of their own."""
+def part_of(corpus: Corpus, sentences: list[NDArray[np.uint32]]) -> Corpus:
+    """Some sentences as a corpus over the same words, with counts of their own.
+
+    Parameters
+    ----------
+    corpus
+        Whose vocabulary the ids are of.
+    sentences
+        Arrays of ids.
+
+    Returns
+    -------
+    Corpus
+        Of these sentences.
+
+    Raises
+    ------
+    InputError
+        If they have no tokens.
+    """
     ids = np.concatenate(sentences) if sentences else np.empty(0, dtype=np.uint32)
     offsets = np.concatenate(([0], np.cumsum([len(s) for s in sentences]))).astype(np.int64)
     if not len(ids):

@@ -320,8 +320,7 @@ class FactorialHMM(Estimator):
                 f"This model was fitted with {self.params_.n_layers} layers of {self.params_.n_states} states: set "
                 "n_layers and n_states back, or call fit."
             )
-        same = isinstance(X, Corpus) and X.vocabulary == self.vocabulary_
-        corpus = as_corpus(X) if same else extend_corpus(self.vocabulary_, X, new_words)
+        corpus = extend_corpus(self.vocabulary_, X, new_words)
         text, other = split_text(corpus, self.validation, validation)
         start = with_new_words(self.params_, self.vocabulary_.counts, text.vocabulary.counts)
         result = self._em(text, other, start, check_random_state(self.random_state), engine)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -341,7 +342,7 @@ class HMM(Estimator):
             if other is not None
             else []
         )
-        with engine or self._engine() as workers:
+        with nullcontext(engine) if engine is not None else self._engine() as workers:
             iterations = hmm_em.em_iterations(
                 *start,
                 chunks,

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from undertow.engine import Engine
 from undertow.errors import InputError, short
 from undertow.models.base import Estimator, SavedState, TensorSpec
 from undertow.results.tagging import packed_models
@@ -58,7 +59,7 @@ class Tagger(Estimator):
     columns_: dict[str, Any] | None
 
     @abc.abstractmethod
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, *, engine: Engine | None = None) -> Self:
         """Learn to tag from labelled sentences.
 
         Parameters
@@ -67,6 +68,8 @@ class Tagger(Estimator):
             Token lists; for a LocalTagger without features, an array (n_tokens, d) for each sentence.
         y
             A list of tags for each sentence.
+        engine
+            Refused: taggers are trained in this process.
 
         Returns
         -------

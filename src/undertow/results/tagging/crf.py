@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from undertow.engine import Engine
 from undertow.errors import FormatError, InputError, missing_extra
 from undertow.models.base import SavedState, TensorSpec
 from undertow.models.constraints import CALLBACKS, Checked, Choice, Constraint, Flag, Number, Whole, check_callbacks
@@ -108,8 +109,31 @@ class CRFTagger(Tagger):
         self.algorithm = algorithm
         self.callbacks = callbacks
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, *, engine: Engine | None = None) -> Self:
+        """Train on labelled sentences; Ctrl-C leaves the tagger as it was.
+
+        Parameters
+        ----------
+        X
+            Token lists.
+        y
+            Tag lists.
+        engine
+            Refused: CRFsuite trains on this machine, in one thread.
+
+        Returns
+        -------
+        CRFTagger
+            The tagger itself.
+
+        Raises
+        ------
+        InputError
+            If a parameter is invalid or the tags do not fit the tokens.
+        """
         self._check_params()
+        if engine is not None:
+            raise InputError("CRFTagger: CRFsuite trains on this machine, in one thread: leave out engine.")
         callbacks = check_callbacks(self.callbacks)
         features = check_features(self.features)
         if not (self.lexical or features):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from undertow.engine import Engine
 from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError, short
 from undertow.models.base import SavedState, TensorSpec
@@ -20,7 +22,7 @@ from undertow.models.constraints import (
     Whole,
     check_random_state,
 )
-from undertow.models.fitting import Callback, Iteration, run_iterations
+from undertow.models.fitting import Callback, CheckpointSource, Iteration, open_checkpoint, run_iterations
 from undertow.results.tagging import network
 from undertow.results.tagging.base import (
     Tagger,
@@ -133,8 +135,33 @@ class LocalTagger(Tagger):
         self.random_state = random_state
         self.callbacks = callbacks
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, *, engine: Engine | None = None, checkpoint: CheckpointSource = None) -> Self:
+        """Train on labelled sentences; Ctrl-C after the first pass keeps the best one.
+
+        Parameters
+        ----------
+        X
+            Token lists, or without features an array (n_tokens, d) a sentence.
+        y
+            Tag lists.
+        engine
+            Refused: the network is trained on this machine, in one thread.
+        checkpoint
+            A directory for the state of an unfinished fit, from which the same call goes on.
+
+        Returns
+        -------
+        LocalTagger
+            The tagger itself.
+
+        Raises
+        ------
+        InputError
+            If a parameter is invalid, the tags do not fit the tokens, or training diverges.
+        """
         self._check_params()
+        if engine is not None:
+            raise InputError("LocalTagger: the network is trained on this machine, in one thread: leave out engine.")
         rng = check_random_state(self.random_state)
         features = dense(check_features(self.features, vectors=True))
         words, vectors = self._open(X, features)
@@ -152,13 +179,15 @@ class LocalTagger(Tagger):
             (np.concatenate([vectors[i] for i in part]) * np.float32(scale), _ids([tags[i] for i in part], index))
             for part in self._parts(rng, tags)
         ]
-        with one_blas_thread():
+        # the sentences that are held out were drawn already, so the generator goes on from the state of a pass
+        with one_blas_thread(), open_checkpoint(checkpoint, self._without_features(), (*sides[0], *sides[-1])) as saved:
             result = run_iterations(
-                self._train(rng, *sides[0], *sides[-1], len(labels)),
+                self._train(rng, *sides[0], *sides[-1], len(labels), saved.state),
                 n_iter=self.n_iter,
                 unit="pass",
                 callbacks=self.callbacks,
                 patience=self.patience,
+                checkpoint=saved,
             )
         vars(self).pop("vocabulary_", None)
         self._set_common(words, tags, features)
@@ -166,6 +195,10 @@ class LocalTagger(Tagger):
         self.scale_ = scale
         self.history_ = result.history
         return self
+
+    def _without_features(self) -> LocalTagger:
+        """A tagger with the same parameters but the models it reads, which the vectors stand for."""
+        return LocalTagger(**{**self.get_params(), "features": None})
 
     def _open(self, X: Any, features: list[Representation]) -> tuple[list[list[str]] | None, list[Matrix]]:
         """The words, if X has words, and the vectors of every sentence."""
@@ -206,19 +239,24 @@ class LocalTagger(Tagger):
         X_held: Matrix,
         y_held: npt.NDArray[np.int64],
         n_labels: int,
+        resume_from: tuple[int, Network, Any, Any] | None,
     ) -> Iterator[Iteration[Network]]:
         """Passes of Adam over the labelled tokens, each judged by the held-out ones."""
         net = network.start(rng, X.shape[1], self.n_hidden, n_labels)
         state = network.adam_start(net)
         step = {"batch_size": self.batch_size, "rate": self.learning_rate, "alpha": self.alpha}
-        for iteration in range(1, self.n_iter + 1):
+        n_done = 0
+        if resume_from is not None:
+            n_done, net, state, rng.bit_generator.state = resume_from
+        for iteration in range(n_done + 1, self.n_iter + 1):
             net, state = network.epoch(net, state, X, y, rng.permutation(len(X)), **step)  # type: ignore[arg-type]
             value = network.mean_log_likelihood(net, X_held, y_held)
             if not np.isfinite(value):
                 raise InputError(
                     f"LocalTagger: training diverged in pass {iteration}: lower learning_rate={self.learning_rate}."
                 )
-            yield Iteration(value, net, held_out=value)
+            after = partial(tuple, (iteration, net, state, rng.bit_generator.state))
+            yield Iteration(value, net, held_out=value, state=after)
 
     def predict(self, X: Any) -> list[list[str]]:
         """Tag sentences.
