@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 import click
 
 from undertow.cli.common import (
-    asked_engine,
     dask_options,
     jobs_option,
     json_option,
     overwrite_option,
     progress_bar,
+    requested_engine,
     show,
 )
 from undertow.cli.count import one_kind, open_or_build, sibling
@@ -71,7 +71,7 @@ def fit_and_save(
     model._check_params()
     check_target(out, overwrite)
     facts: dict[str, Any] = {"model": out}
-    with progress_bar() as progress, asked_engine(given) as engine:
+    with progress_bar() as progress, requested_engine(given) as engine:
         data = read(progress, engine, facts)
         progress(Progress("fit", 0, planned, unit))
         model.set_params(
