@@ -20,7 +20,7 @@ def run(*arguments: object, stdin: bytes = b"", env: dict[str, str] | None = Non
 def failed(done: subprocess.CompletedProcess[str], code: int = 1) -> str:
     """The one sentence of a failure; no traceback, nothing on standard output."""
     assert done.returncode == code, done
-    assert "Traceback" not in done.stderr and "fault in undertow" not in done.stderr and done.stdout == ""
+    assert "Traceback" not in done.stderr and "bug in undertow" not in done.stderr and done.stdout == ""
     if code == 1:
         (line,) = done.stderr.strip().split("\n")
         assert line.startswith("undertow: ") and line.endswith(".")

@@ -84,7 +84,7 @@ def test_long_values_on_the_command_line(arguments: list[str], tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text.txt").write_text("a b c\n" * 9)
     done = run(*arguments)
-    assert done.returncode in (1, 2) and "fault in undertow" not in done.stderr, done.stderr[:300]
+    assert done.returncode in (1, 2) and "bug in undertow" not in done.stderr, done.stderr[:300]
     for line in done.stderr.splitlines():
         assert len(line) <= LONGEST + 40, line[:200]
 

@@ -213,7 +213,7 @@ def test_ctrl_c_and_sigterm_leave_a_state_that_goes_on(
         process.stdin.write(first * 3)
         process.stdin.flush()
         wait_for(lambda: list((tmp_path / "c.partial").glob("part-*")) and waits_for_input(process))
-        for _ in range(3):  # Python drops an interrupt that falls into a finaliser; a person would press again
+        for _ in range(3):  # Python drops an interrupt that falls into a finalizer; a person would press again
             process.send_signal(number)
             if select.select([process.stderr], [], [], HANGS / 3)[0]:
                 break
@@ -266,7 +266,7 @@ def test_an_unexpected_fault_is_still_one_sentence(monkeypatch, capsys) -> None:
         module.main([])
     assert e.value.code == 1
     out = capsys.readouterr().err
-    assert out.count("\n") == 1 and "fault in undertow" in out and "Traceback" not in out
+    assert out.count("\n") == 1 and "bug in undertow" in out and "Traceback" not in out
 
 
 def test_demo_ends_in_a_page(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_what_fit_refuses(place: Path, tmp_path: Path, capsys: Any) -> None:
         ("no directory to write to", counts, "-o", tmp_path / "file" / "m.lds", *SMALL),
         ("m.counts exists already", place / "news.corpus", "-o", tmp_path / "m.lds", *SMALL),
         ("add them first", counts, counts, "-o", out, *SMALL),
-        ("not a mixture", counts, place / "news.txt", "-o", out, *SMALL),
+        ("do not mix them", counts, place / "news.txt", "-o", out, *SMALL),
         ("without manifest.json", place / "news.lds", "-o", out, *SMALL),
         ("needs lags=7", place / "news.txt", "-o", out, "--lags", "3"),
         ("ssid_lags=2", place / "news.txt", "-o", out, *SMALL, "--ssid-lags", "1"),
@@ -434,8 +434,8 @@ def test_failures_are_one_sentence(place: Path, tmp_path: Path, capsys: Any) -> 
     good, text = place / "news.lds", place / "new.txt"
     sentence = ("--sentence", "The bank of the river")
     for reason, *arguments in [
-        ("There is no word in", "embed", good, tmp_path / "empty.txt", "-o", tmp_path / "v.npz"),
-        ("There is no word in", "perplexity", good, tmp_path / "empty.txt"),
+        ("no words found", "embed", good, tmp_path / "empty.txt", "-o", tmp_path / "v.npz"),
+        ("no words found", "perplexity", good, tmp_path / "empty.txt"),
         ("nowhere.txt", "embed", good, tmp_path / "nowhere.txt"),
         ("nowhere.lds does not exist", "embed", tmp_path / "nowhere.lds", text),
         ("config.json is missing", "embed", place / "news.corpus", text),

@@ -42,7 +42,7 @@ def lowered(c: str) -> str:
 CONTRACTION = re.compile(r"(?i)^(.+?)(n't|'s|'m|'d|'re|'ve|'ll)$", re.DOTALL | re.ASCII)
 
 
-def plain_tokenise(
+def plain_tokenize(
     text: str,
     *,
     lower: bool = False,

@@ -97,7 +97,7 @@ def test_several_files_and_globs_and_packing(tmp_path: Path) -> None:
     assert list(c.token_lists()) == [["first", "file", "."], ["second", "file", "."]]
 
 
-def test_pretokenised_with_boundary_and_empty_lines(tmp_path: Path) -> None:
+def test_pretokenized_with_boundary_and_empty_lines(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text(" = Title = \n\n a <unk> b \n")
     c = Corpus.build([tmp_path / "t.txt"], tmp_path / "c", tokenizer="spaces", boundary="<eos>", keep_empty=True)
     assert list(c.token_lists()) == [["=", "Title", "=", "<eos>"], ["<eos>"], ["a", "<unk>", "b", "<eos>"]]

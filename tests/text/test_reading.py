@@ -478,7 +478,7 @@ def test_json_lines() -> None:
         chunks = from_stdin(data, read_size=read_size, format="jsonl", chunk_bytes=1)
         assert text_of(chunks) == expected
         assert [c.line for c in chunks] == [1, 1, 3, 3, 3, 7]
-        assert not any(c.tokenised for c in chunks)
+        assert not any(c.tokenized for c in chunks)
     nested = b'{"a": {"b": "in"}, "a.c": "flat"}'
     assert text_of(from_stdin(nested, format="jsonl", text_field="a.b")) == b"in\n"
     assert text_of(from_stdin(nested, format="jsonl", text_field="a.c")) == b"flat\n"
@@ -553,7 +553,7 @@ def test_columns(case: str, read_size: int) -> None:
     style, column, data, expected = COLUMNS[case]
     chunks = from_stdin(data.encode(), read_size=read_size, format=style, column=column)
     assert text_of(chunks).decode() == expected
-    assert all(c.tokenised for c in chunks)
+    assert all(c.tokenized for c in chunks)
 
 
 def test_column_chunks_know_their_rows() -> None:
@@ -621,7 +621,7 @@ def test_real_files_have_the_counts_of_their_manifest(name: str) -> None:
     n_sentences, n_words = REAL[name]
     chunks = list(read_chunks([path]))
     data = text_of(chunks)
-    if chunks[0].tokenised:
+    if chunks[0].tokenized:
         assert len(re.split(b"[ \n]", data)) - 1 == n_words  # single spaces: no empty word hides
         assert data.count(b"\n") == (n_sentences or data.count(b"\n"))
     else:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from oracles.plain_tokenizer import plain_tokenise
+from oracles.plain_tokenizer import plain_tokenize
 from sentences import is_one_sentence
 from undertow import Tokenizer
 from undertow.errors import InputError
@@ -72,7 +72,7 @@ def test_the_rule_by_example(text: str, tokens: str) -> None:
 )
 def test_sentences_by_example(text: str, n: int) -> None:
     assert len(Tokenizer()(text)) == n
-    assert plain_tokenise(text) == Tokenizer()(text)
+    assert plain_tokenize(text) == Tokenizer()(text)
 
 
 def test_lower_keep_numbers_keep_hyphens() -> None:
@@ -109,7 +109,7 @@ TEXTS = st.one_of(st.lists(PIECES, max_size=30).map("".join), st.text(max_size=4
 @example("x n't", {})
 @example("ǅ. A", {"lower": True})
 def test_the_compiled_rule_equals_the_plain_one(text: str, options: dict[str, object]) -> None:
-    assert Tokenizer(**options)(text) == plain_tokenise(text, **options)  # type: ignore[arg-type]
+    assert Tokenizer(**options)(text) == plain_tokenize(text, **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("options", OPTIONS)
@@ -117,26 +117,26 @@ def test_the_compiled_rule_equals_the_plain_one(text: str, options: dict[str, ob
 def test_both_agree_on_real_text(name: str, options: dict[str, object]) -> None:
     text = lzma.decompress((files("undertow") / "data" / name).read_bytes())[:600_000].decode("utf-8", "ignore")
     tokens = Tokenizer(**options)(text)  # type: ignore[arg-type]
-    assert tokens == plain_tokenise(text, **options)  # type: ignore[arg-type]
+    assert tokens == plain_tokenize(text, **options)  # type: ignore[arg-type]
     assert sum(map(len, tokens)) > 100_000
 
 
 def test_both_agree_on_biomedical_text(data_dir) -> None:
     with lzma.open(data_dir / "text" / "elife.txt.xz") as f:
         text = f.read(3_000_000).decode("utf-8", "ignore")
-    assert Tokenizer()(text) == plain_tokenise(text)
+    assert Tokenizer()(text) == plain_tokenize(text)
 
 
-def decode(tokenised) -> list[list[str]]:
-    types = [t.decode() for t in tokenised.types]
-    tokens = [types[i] for i in tokenised.ids]
-    ends = np.cumsum(tokenised.lengths)
-    return [tokens[e - n : e] for e, n in zip(ends, tokenised.lengths, strict=True)]
+def decode(tokenized) -> list[list[str]]:
+    types = [t.decode() for t in tokenized.types]
+    tokens = [types[i] for i in tokenized.ids]
+    ends = np.cumsum(tokenized.lengths)
+    return [tokens[e - n : e] for e, n in zip(ends, tokenized.lengths, strict=True)]
 
 
 @given(TEXTS)
 def test_numbered_tokens_are_the_tokens(text: str) -> None:
-    numbered = Tokenizer().tokenise(text.encode())
+    numbered = Tokenizer().tokenize(text.encode())
     assert decode(numbered) == Tokenizer()(text)
     assert numbered.counts.tolist() == np.bincount(numbered.ids, minlength=len(numbered.types)).tolist()
     assert len(set(numbered.types)) == len(numbered.types)
@@ -161,9 +161,9 @@ def test_spaces_rule_takes_tokens_as_they_are() -> None:
 
 
 def test_spaces_rule_keeps_empty_lines_on_request() -> None:
-    lengths = Tokenizer(rule="spaces").tokenise(b"a b\n\n\nc\n", keep_empty=True).lengths
+    lengths = Tokenizer(rule="spaces").tokenize(b"a b\n\n\nc\n", keep_empty=True).lengths
     assert lengths.tolist() == [2, 0, 0, 1]
-    assert Tokenizer(rule="spaces").tokenise(b"a b\n\nc", keep_empty=True).lengths.tolist() == [2, 0, 1]
+    assert Tokenizer(rule="spaces").tokenize(b"a b\n\nc", keep_empty=True).lengths.tolist() == [2, 0, 1]
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\n\n", "\x00\x00", "\u2028"])
@@ -172,9 +172,9 @@ def test_no_tokens(text: str) -> None:
 
 
 def test_callables() -> None:
-    assert decode(as_tokenizer(str.split).tokenise(b"a b\nc\n\n")) == [["a", "b"], ["c"]]
+    assert decode(as_tokenizer(str.split).tokenize(b"a b\nc\n\n")) == [["a", "b"], ["c"]]
     pairs = CallableTokenizer(lambda line: [s.split() for s in line.split("|") if s])
-    assert decode(pairs.tokenise(b"a b|c\n")) == [["a", "b"], ["c"]]
+    assert decode(pairs.tokenize(b"a b|c\n")) == [["a", "b"], ["c"]]
     assert as_tokenizer("spaces") == Tokenizer(rule="spaces") and as_tokenizer(None) == Tokenizer()
 
 
@@ -183,7 +183,7 @@ def test_callables() -> None:
 )
 def test_a_callable_that_returns_nonsense_is_refused(function) -> None:
     with pytest.raises(InputError) as e:
-        CallableTokenizer(function).tokenise(b"x\n")
+        CallableTokenizer(function).tokenize(b"x\n")
     assert is_one_sentence(str(e.value))
 
 

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.stats import chi2
 
 from browser import Browser, find_chromium, open_browser
 from map_samples import sample_map
 from undertow.models.dynamic.map_data import MapData
 from undertow.models.dynamic.queries import nearness
-from undertow.view.map_geometry import RADIUS_90, plane
+from undertow.view.map_geometry import plane
 from undertow.view.map_page import save_html
 
 
@@ -290,7 +291,7 @@ def test_ellipses_are_those_of_the_covariances(show: Any) -> None:
     for f, i in [(0, 0), (4, 11)]:
         got = browser.evaluate(f"undertow.ellipse({f}, {i})")
         values, vectors = np.linalg.eigh(covariances[f, i])
-        assert_allclose([got["b"], got["a"]], RADIUS_90[2] * np.sqrt(values), rtol=1e-2)
+        assert_allclose([got["b"], got["a"]], np.sqrt(chi2.ppf(0.9, df=2) * values), rtol=1e-2)
         along = abs(np.array([np.cos(got["angle"]), np.sin(got["angle"])]) @ vectors[:, 1])
         assert_allclose(along, 1, rtol=1e-3)
 

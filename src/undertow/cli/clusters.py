@@ -1,4 +1,4 @@
-"""undertow clusters: from text, a corpus or counts to word clusters with bit-string paths."""
+"""undertow clusters: cluster words and write their bit-string paths."""
 
 from __future__ import annotations
 
@@ -18,23 +18,28 @@ from undertow.progress import Progress
 
 @click.command()
 @click.argument("inputs", nargs=-1, required=True)
-@click.option("-o", "--out", required=True, type=click.Path(), help="File to write, or - for standard output.")
-@click.option("--clusters", type=click.IntRange(1), default=1000, show_default=True, help="How many clusters.")
-@click.option("--iterations", type=click.IntRange(1), default=20, show_default=True, help="Passes at most.")
-@click.option("--seed", type=click.IntRange(0), help="Start from shuffled words.  [default: from their ranks]")
+@click.option("-o", "--out", required=True, type=click.Path(), help="Output file, or - for standard output.")
+@click.option("--clusters", type=click.IntRange(1), default=1000, show_default=True, help="Number of clusters.")
+@click.option("--iterations", type=click.IntRange(1), default=20, show_default=True, help="Maximum number of passes.")
+@click.option(
+    "--seed", type=click.IntRange(0), help="Seed of a random initialization.  [default: initialize by frequency rank]"
+)
 @reading_options
 @jobs_option
 @overwrite_option
 @json_option
 def command(**given: Any) -> None:
-    """Cluster words by their neighbours and write a line a word: bit string, word, count, with tabs between.
+    """Cluster words by their neighbors and write one line per word: bit string, word and count, separated by tabs.
 
-    INPUTS is one counts directory, one corpus directory, or text files, from which a corpus is built beside the output.
-    Words whose bit strings begin alike are alike. Ctrl-C keeps the last finished pass and writes its clusters.
+    INPUTS is one counts directory, one corpus directory, or text files, from which a corpus is first built next to the
+    output. Similar words share a prefix of their bit strings. Ctrl-C stops after the last finished pass and writes its
+    clusters.
     """
     out, iterations, seed = given["out"], given["iterations"], given["seed"]
     if out == "-" and given["as_json"]:
-        raise click.UsageError("Standard output takes the paths or the --json report, not both: give a file with -o.")
+        raise click.UsageError(
+            "The paths and the --json report cannot both go to standard output: give a file with -o."
+        )
     from undertow.atomic import check_file_target
     from undertow.results.word_clusters import WordClusters
 
@@ -72,17 +77,19 @@ def _progress(event: Any) -> Progress:
 
 
 def _counts(given: dict[str, Any], progress: Any, facts: dict[str, Any]) -> Any:
-    """The counts given, or those of the corpus or text."""
+    """Open the given counts, or count the given corpus or text."""
     from undertow.text.lag_counts import LagCounts
 
     inputs, out = given["inputs"], given["out"]
     kind = one_kind(inputs)
     if kind == "counts":
         if len(inputs) > 1:
-            raise InputError("Several counts are clustered as their sum: add them first, with undertow count.")
+            raise InputError("Give one counts directory: sum several with undertow count first.")
         return LagCounts.open(inputs[0])
     if kind == "text" and out == "-":
-        raise click.UsageError("A corpus is built from text beside the output: give a file with -o, or a corpus.")
+        raise click.UsageError(
+            "A corpus is built from text next to the output file: give a file with -o, or a corpus directory as input."
+        )
     corpus = open_or_build(inputs, Path(out).with_suffix(".corpus"), kind, given, progress)
     if kind == "text":
         facts["corpus"] = str(corpus.path)

@@ -1,4 +1,4 @@
-"""What the verbs share: options, sizes, progress on a terminal, numbers for people, JSON for machines."""
+"""What the commands share: options, sizes, progress bars, and output as text or JSON."""
 
 from __future__ import annotations
 
@@ -54,39 +54,43 @@ class WordCount(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # gen
 
 
 def json_option(f: F) -> F:
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object for machines.")(f)
+    return click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON object.")(f)
 
 
 def jobs_option(f: F) -> F:
     return click.option(
-        "-j", "--jobs", type=int, default=-1, show_default="all cores", help="How many jobs work at once."
+        "-j", "--jobs", type=int, default=-1, show_default="all cores", help="Number of parallel jobs."
     )(f)
 
 
 def overwrite_option(f: F) -> F:
-    return click.option("--overwrite", is_flag=True, help="Replace the output if it exists.")(f)
+    return click.option("--overwrite", is_flag=True, help="Overwrite existing output.")(f)
 
 
 def dask_options(f: F) -> F:
-    """Where a cluster is, and the keys to it."""
+    """Address and TLS files of a Dask cluster."""
     for option in (
-        click.option("--tls-key", type=click.Path(), help="Key file for a tls:// scheduler."),
+        click.option("--tls-key", type=click.Path(), help="Private key file for a tls:// scheduler."),
         click.option("--tls-cert", type=click.Path(), help="Certificate file for a tls:// scheduler."),
-        click.option("--tls-ca", type=click.Path(), help="Authority file for a tls:// scheduler."),
-        click.option("--dask", metavar="ADDRESS", help="Dask scheduler (tcp://…, tls://…), or 'local' to start one."),
+        click.option("--tls-ca", type=click.Path(), help="CA certificate file for a tls:// scheduler."),
+        click.option(
+            "--dask",
+            metavar="ADDRESS",
+            help="Address of a Dask scheduler (tcp://… or tls://…), or 'local' to start one.",
+        ),
     ):
         f = option(f)
     return f
 
 
 @contextmanager
-def asked_engine(given: dict[str, Any]) -> Iterator[Engine | None]:
-    """The cluster that `dask_options` ask for, or None for the verb's own choice."""
+def requested_engine(given: dict[str, Any]) -> Iterator[Engine | None]:
+    """The cluster requested by `dask_options`, or None for the default of the command."""
     dask = given.get("dask")
     keys = {k: given.get(k) for k in ("tls_ca", "tls_cert", "tls_key")}
     if dask is None:
         if any(keys.values()):
-            raise click.UsageError("--tls-ca, --tls-cert and --tls-key go with --dask.")
+            raise click.UsageError("--tls-ca, --tls-cert and --tls-key can only be used with --dask.")
         yield None
         return
     from undertow.engine import open_engine
@@ -98,7 +102,7 @@ def asked_engine(given: dict[str, Any]) -> Iterator[Engine | None]:
 
 @contextmanager
 def progress_bar() -> Iterator[ProgressFn]:
-    """Rate and time left on standard error when it is a terminal, nothing otherwise."""
+    """A progress bar on standard error if that is a terminal, otherwise nothing."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -139,7 +143,7 @@ def progress_bar() -> Iterator[ProgressFn]:
 
 @contextmanager
 def _interrupts_outside() -> Iterator[Callable[[], AbstractContextManager[None]]]:
-    """Gives `whole`: Ctrl-C inside `with whole():` is raised at its end, because tqdm breaks when cut in the middle."""
+    """Yields `whole`: Ctrl-C inside `with whole():` is raised at its end, as tqdm breaks when interrupted midway."""
     before = signal.getsignal(signal.SIGINT)
     inside = pending = False
 
@@ -161,7 +165,7 @@ def _interrupts_outside() -> Iterator[Callable[[], AbstractContextManager[None]]
                 pending = False
                 raise KeyboardInterrupt
 
-    # another handler is the program's that called us; signals are the main thread's
+    # leave the handler of a calling program alone; only the main thread may set one
     if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
         yield nullcontext
         return
@@ -174,11 +178,11 @@ def _interrupts_outside() -> Iterator[Callable[[], AbstractContextManager[None]]
 
 @contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Warnings as one sentence each on standard error, where Python would print a place in our source."""
+    """Print warnings as one sentence on standard error, without the source line that Python adds."""
 
     def say(message: Warning | str, *_: Any, **__: Any) -> None:
         sentence = "undertow: " + " ".join(str(message).split())
-        if "tqdm" in sys.modules:  # it lifts the sentence above a bar that is being drawn
+        if "tqdm" in sys.modules:  # prints above a bar that is being drawn
             sys.modules["tqdm"].tqdm.write(sentence, file=sys.stderr)
         else:
             click.echo(sentence, err=True)
@@ -189,7 +193,7 @@ def plain_warnings() -> Iterator[None]:
 
 
 def show(facts: dict[str, Any], as_json: bool) -> None:
-    """Facts as a JSON object, or as aligned lines for people."""
+    """Print facts as a JSON object, or as aligned lines of text."""
     if as_json:
         click.echo(json.dumps(facts, ensure_ascii=False))
         return

@@ -1,4 +1,4 @@
-"""undertow corpus build: from text files to a corpus directory."""
+"""undertow corpus build: build a corpus directory from text files."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ def command() -> None:
 
 @command.command()
 @click.argument("inputs", nargs=-1, required=True)
-@click.option("-o", "--out", required=True, type=click.Path(), help="Directory to write.")
+@click.option("-o", "--out", required=True, type=click.Path(), help="Output directory.")
 @reading_options
 @jobs_option
 @overwrite_option
 @json_option
 def build(inputs: tuple[str, ...], out: str, jobs: int, overwrite: bool, as_json: bool, **given: Any) -> None:
-    """Read INPUTS (files, globs, - for standard input; gz, bz2, xz, zst are unpacked) into a corpus directory.
+    """Build a corpus directory from text files.
 
-    After an interruption the same command goes on where it was.
+    INPUTS are file names, glob patterns or - for standard input; gz, bz2, xz and zst files are decompressed. If
+    interrupted, run the same command again to resume.
     """
     from undertow.text.corpus import Corpus
 

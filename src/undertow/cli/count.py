@@ -9,12 +9,12 @@ import click
 
 from undertow.cli.common import (
     Size,
-    asked_engine,
     dask_options,
     jobs_option,
     json_option,
     overwrite_option,
     progress_bar,
+    requested_engine,
     show,
 )
 from undertow.cli.reading_options import build_arguments, reading_options
@@ -23,20 +23,28 @@ from undertow.errors import InputError
 
 @click.command()
 @click.argument("inputs", nargs=-1, required=True)
-@click.option("-o", "--out", required=True, type=click.Path(), help="Directory to write.")
-@click.option("--lags", type=click.IntRange(1, 255), default=7, show_default=True, help="Count pairs 1..LAGS apart.")
-@click.option("--across", is_flag=True, help="Count across sentence ends too.  [default: within sentences]")
-@click.option("--memory", type=Size(), default="4G", show_default=True, help="Stay within this much memory.")
+@click.option("-o", "--out", required=True, type=click.Path(), help="Output directory.")
+@click.option(
+    "--lags",
+    type=click.IntRange(1, 255),
+    default=7,
+    show_default=True,
+    help="Largest distance between two words of a pair.",
+)
+@click.option(
+    "--across", is_flag=True, help="Also count pairs across sentence boundaries.  [default: within sentences]"
+)
+@click.option("--memory", type=Size(), default="4G", show_default=True, help="Memory limit.")
 @reading_options
 @jobs_option
 @dask_options
 @overwrite_option
 @json_option
 def command(**given: Any) -> None:
-    """Count word pairs at lags 1..L into a directory.
+    """Count word pairs at lags 1 to L and write them to a directory.
 
-    INPUTS is one corpus directory; or text files, from which a corpus is built first, beside the counts; or several
-    counts directories over one vocabulary, which are added. After an interruption the same command goes on.
+    INPUTS is one corpus directory; or text files, from which a corpus is first built next to the output; or several
+    counts directories with the same vocabulary, which are summed. If interrupted, run the same command again to resume.
     """
     from undertow.atomic import check_directory_target
     from undertow.text.lag_counts import COUNTS, LagCounts, read_counts_manifest
@@ -45,7 +53,7 @@ def command(**given: Any) -> None:
     kind = one_kind(inputs)
     check_directory_target(out, COUNTS, overwrite=overwrite)  # before anything is read
     facts: dict[str, Any] = {"counts": given["out"]}
-    with progress_bar() as progress, asked_engine(given) as engine:
+    with progress_bar() as progress, requested_engine(given) as engine:
         if kind == "counts":
             parts = [LagCounts.open(i) for i in inputs]
             counts = LagCounts.merge(parts, out, overwrite=overwrite, progress=progress)
@@ -84,17 +92,18 @@ def count_into(
 
 
 def one_kind(inputs: tuple[str, ...]) -> str:
-    """What the inputs are, where they are of one kind."""
+    """The kind of all inputs: corpus, counts or text; an error if they differ."""
     kinds = {kind_of(i) for i in inputs}
     if len(kinds) > 1 or (kinds == {"corpus"} and len(inputs) > 1):
         raise InputError(
-            "Give one corpus, or text files, or counts directories to add: not a mixture, not two corpora."
+            "INPUTS must be one corpus directory, or text files, or counts directories to sum: do not mix them, and "
+            "give no second corpus."
         )
     return kinds.pop()
 
 
 def kind_of(path: str) -> str:
-    """corpus, counts or text, by the manifest."""
+    """The kind of an input (corpus, counts or text) by its manifest."""
     from undertow.files import read_json
     from undertow.text.corpus import MANIFEST
 
@@ -102,12 +111,14 @@ def kind_of(path: str) -> str:
     if path == "-" or not directory.is_dir():
         return "text"
     if not (directory / MANIFEST).exists():
-        raise InputError(f"{path} is a directory without {MANIFEST}: give a corpus, counts, or the text files in it.")
+        raise InputError(
+            f"{path} is a directory without {MANIFEST}: give a corpus or counts directory, or the text files in it."
+        )
     return str(read_json(directory / MANIFEST).get("format", "")).removeprefix("undertow ") or "unknown"
 
 
 def open_or_build(inputs: tuple[str, ...], beside: Path, kind: str, given: dict[str, Any], progress: Any) -> Any:
-    """The corpus given, or one built from the text as the directory `beside`."""
+    """Open the given corpus, or build one from text files in the directory `beside`."""
     from undertow.text.corpus import Corpus
 
     if kind != "text":

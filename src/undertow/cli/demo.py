@@ -1,4 +1,4 @@
-"""undertow demo: the bundled corpus from text to a model, and a small moving map, ending in pages to open."""
+"""undertow demo: fit an LDS and a dynamic embedding to the bundled data and write HTML pages."""
 
 from __future__ import annotations
 
@@ -22,13 +22,11 @@ SENTENCES = (
 
 
 @click.command()
-@click.option(
-    "-o", "--out", type=click.Path(), default="demo-output", show_default=True, help="Directory to write into."
-)
+@click.option("-o", "--out", type=click.Path(), default="demo-output", show_default=True, help="Output directory.")
 @jobs_option
 @json_option
 def command(out: str, jobs: int, as_json: bool) -> None:
-    """Fit an LDS to the bundled corpus and a moving map to the UN debates, and write pages to open."""
+    """Fit an LDS to the bundled corpus and a dynamic embedding to the UN debates, and write HTML pages."""
     from undertow.files import write_bytes
     from undertow.models.dynamic.model import DynamicEmbedding
     from undertow.models.lds.model import LDS
@@ -72,7 +70,7 @@ def command(out: str, jobs: int, as_json: bool) -> None:
     sections = [to_the_map, contexts_section(model, WORD, sentences), transitions_section(model)]
     html = corpus_page(corpus, counts, title=title, words=[WORD], sections=sections)
     write_bytes(page, html.encode("utf-8"))
-    movers = moving.movers(MOVERS, first=1979, last=1997)  # in 1946 too few countries spoke to tell
+    movers = moving.movers(MOVERS, first=1979, last=1997)  # in 1946 too few countries spoke for an estimate
     facts: dict[str, Any] = {
         "tokens": corpus.n_tokens,
         "sentences": corpus.n_sentences,
@@ -102,7 +100,7 @@ def command(out: str, jobs: int, as_json: bool) -> None:
 
 
 def report(facts: dict[str, Any]) -> None:
-    """The facts for people: numbers in a line each, lists below their heading."""
+    """Print the facts as text: one line per number, lists below a heading."""
     show({k: v for k, v in facts.items() if not isinstance(v, list)}, False)
     for heading, items in facts.items():
         if isinstance(items, list) and isinstance(items[0], str):

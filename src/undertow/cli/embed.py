@@ -1,4 +1,4 @@
-"""undertow embed: a vector for every token of a text."""
+"""undertow embed: embed the tokens of a text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from undertow.cli.common import json_option, overwrite_option, progress_bar, show
-from undertow.cli.reading_options import as_the_model, text_arguments, text_options
+from undertow.cli.reading_options import text_arguments, text_options, with_model_tokenizer
 from undertow.errors import InputError
 
 SUFFIXES = {".npz": "npz", ".parquet": "parquet", ".jsonl": "jsonl", ".txt": "text", ".tsv": "text"}
@@ -21,17 +21,18 @@ SUFFIXES = {".npz": "npz", ".parquet": "parquet", ".jsonl": "jsonl", ".txt": "te
 @click.command()
 @click.argument("model", type=click.Path())
 @click.argument("inputs", nargs=-1, required=True)
-@click.option("-o", "--out", type=click.Path(), default="-", help="File to write.  [default: standard output]")
+@click.option("-o", "--out", type=click.Path(), default="-", help="Output file.  [default: standard output]")
 @click.option(
     "--view",
     type=click.Choice(["type", "filter", "smooth", "features", "posterior", "viterbi"]),
-    help="lds: the word alone, with what came before it, in the whole sentence, or first and third side by side. "
-    "hmm, fhmm: probabilities of states, or (fhmm) the states of the best path.  [default: the model's own]",
+    help="lds: type = the word without context, filter = given the words before it, smooth = given the whole sentence, "
+    "features = type and smooth concatenated. hmm, fhmm: posterior = state probabilities; fhmm: viterbi = states of "
+    "the best path.  [default: depends on the model]",
 )
 @click.option(
     "--output-format",
     type=click.Choice(["npz", "parquet", "jsonl", "text"]),
-    help="What to write.  [default: by the name; jsonl to standard output]",
+    help="Output format.  [default: by the file suffix; jsonl on standard output]",
 )
 @text_options
 @overwrite_option
@@ -46,16 +47,20 @@ def command(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Write the vectors that MODEL gives the tokens of INPUTS (text files, globs, - for standard input).
+    """Embed the tokens of INPUTS (text files, glob patterns, - for standard input) with MODEL.
 
-    The text is cut by the rule of the model's own text, unless the options say otherwise. Memory does not grow with the
-    text.
+    The text is tokenized like the training text of the model unless the options say otherwise. Memory use does not
+    depend on the length of the text.
     """
     format_ = output_format or format_of(out)
     if out == "-" and format_ not in ("jsonl", "text"):
-        raise click.UsageError(f"{format_} does not go to standard output: give a file with -o, or jsonl or text.")
+        raise click.UsageError(
+            f"{format_} cannot be written to standard output: give a file with -o, or choose jsonl or text."
+        )
     if out == "-" and as_json:
-        raise click.UsageError("Standard output takes the vectors or the --json report, not both: give a file with -o.")
+        raise click.UsageError(
+            "The vectors and the --json report cannot both go to standard output: give a file with -o."
+        )
     from undertow.atomic import check_file_target
     from undertow.cli.model import open_model
 
@@ -69,16 +74,16 @@ def command(
         "dimensions": 0,
     }
     opened = open_model(model, "transform")
-    given = as_the_model(given, opened)
+    given = with_model_tokenizer(given, opened)
     if view is not None and "view" not in signature(opened.transform).parameters:
-        raise InputError(f"{model} is a model of the kind {opened.kind!r}, which has one view: leave out --view.")
+        raise InputError(f"{model} is a model of the kind {opened.kind!r}, which has only one view: omit --view.")
     chosen = {} if view is None else {"view": view}
     with ExitStack() as stack:
         progress = stack.enter_context(progress_bar())
         writer: Any = None
         for sentences in sentence_batches(inputs, progress, given):
             vectors = opened.transform(sentences, **chosen)
-            if writer is None:  # not before there is something to write: a wrong input leaves nothing behind
+            if writer is None:  # only when there is something to write: bad input leaves no file behind
                 facts["dimensions"] = vectors[0].shape[1]
                 writer = open_output(stack, out, format_, vectors[0].shape[1], overwrite)
             writer.write(sentences, vectors)
@@ -94,12 +99,12 @@ def format_of(out: str) -> str:
     suffix = Path(out).suffix.lower()
     if suffix not in SUFFIXES:
         known = ", ".join(SUFFIXES)
-        raise click.UsageError(f"{out} does not show a format by its name ({known}): add --output-format.")
+        raise click.UsageError(f"{out} has no suffix of a known format ({known}): add --output-format.")
     return SUFFIXES[suffix]
 
 
 def open_output(stack: ExitStack, out: str, format_: str, dimension: int, overwrite: bool) -> Any:
-    """A writer to standard output, or to a file that gets its name when the stack ends well."""
+    """A writer to standard output, or to a file that takes its name when the stack exits without an error."""
     from undertow.adapters.token_vectors import LinesWriter, open_writer
     from undertow.atomic import finished_file
 
@@ -110,11 +115,11 @@ def open_output(stack: ExitStack, out: str, format_: str, dimension: int, overwr
 
 
 def sentence_batches(inputs: tuple[str, ...], progress: Any, given: dict[str, Any]) -> Iterator[list[list[str]]]:
-    """The text in batches of sentences; at least one, or an error."""
+    """Batches of sentences of the input; an error if there are none."""
     from undertow.text.sentences import batches, read_sentences
 
     batch = None
     for batch in batches(read_sentences(inputs, progress=progress, **text_arguments(given))):
         yield batch
     if batch is None:
-        raise InputError(f"There is no word in {', '.join(inputs)}: check the files and their format.")
+        raise InputError(f"{', '.join(inputs)}: no words found; check the files and --format.")

@@ -1,4 +1,4 @@
-"""undertow events: from dated documents to a table of who met what, when."""
+"""undertow events: count (time, row, column) events in dated documents."""
 
 from __future__ import annotations
 
@@ -14,16 +14,31 @@ from undertow.cli.common import json_option, overwrite_option, progress_bar, sho
 @click.command()
 @click.argument("inputs", nargs=-1, required=True)
 @click.option(
-    "-o", "--out", required=True, type=click.Path(), help="CSV or TSV file to write, or - for standard output."
+    "-o", "--out", required=True, type=click.Path(), help="Output file, CSV or TSV, or - for standard output."
 )
-@click.option("--time", default="year", show_default=True, help="Field with the time: a number, date or label.")
-@click.option("--rows", default="authors", show_default=True, help="Field with the rows: a name, or a list of names.")
-@click.option("--columns", default="words", show_default=True, help="Field with the columns: a text, names, or counts.")
-@click.option("--n-rows", type=click.IntRange(1), help="Keep the most frequent rows.  [default: all]")
-@click.option("--n-columns", type=click.IntRange(1), help="Keep the most frequent columns.  [default: all]")
-@click.option("--min-count", type=float, default=0, show_default=True, help="Leave out what has fewer counts.")
-@click.option("--min-times", type=click.IntRange(1), default=1, show_default=True, help="Or was there at fewer times.")
-@click.option("--stop-words", is_flag=True, help="Leave out English words that say little, as columns.")
+@click.option("--time", default="year", show_default=True, help="Field that holds the time: a number, date or label.")
+@click.option(
+    "--rows", default="authors", show_default=True, help="Field that holds the row names: a name or a list of names."
+)
+@click.option(
+    "--columns",
+    default="words",
+    show_default=True,
+    help="Field that holds the columns: a text, a list of names, or an object of counts.",
+)
+@click.option("--n-rows", type=click.IntRange(1), help="Keep this many rows, the most frequent.  [default: all]")
+@click.option("--n-columns", type=click.IntRange(1), help="Keep this many columns, the most frequent.  [default: all]")
+@click.option(
+    "--min-count", type=float, default=0, show_default=True, help="Drop rows and columns with a smaller total count."
+)
+@click.option(
+    "--min-times",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Drop rows and columns seen at fewer times.",
+)
+@click.option("--stop-words", is_flag=True, help="Drop English stop words from the columns.")
 @overwrite_option
 @json_option
 def command(
@@ -40,9 +55,9 @@ def command(
     overwrite: bool,
     as_json: bool,
 ) -> None:
-    """Count pairs over time in JSON lines, one document a line, and write them as (time, row, column, count).
+    """Count (time, row, column) events in JSON lines, one document per line, and write them as a table.
 
-    Every row of a document is credited with all its columns. INPUTS may be packed (gz, xz, bz2, zst).
+    Every row name of a document is counted with each of its columns. INPUTS may be compressed (gz, xz, bz2, zst).
     """
     from undertow.atomic import check_file_target
     from undertow.progress import Progress
@@ -51,7 +66,9 @@ def command(
     from undertow.text.stop_words import ENGLISH
 
     if out == "-" and as_json:
-        raise click.UsageError("Standard output takes the events or the --json report, not both: give a file with -o.")
+        raise click.UsageError(
+            "The events and the --json report cannot both go to standard output: give a file with -o."
+        )
     if out != "-":
         check_file_target(Path(out), overwrite=overwrite)
     with progress_bar() as progress:

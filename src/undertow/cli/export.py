@@ -1,4 +1,4 @@
-"""undertow export: a model's word vectors, or its moving map, in the formats of other programs."""
+"""undertow export: word vectors or the map of a dynamic embedding in other formats."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from undertow.cli.common import json_option, overwrite_option, progress_bar, sho
 VECTORS = {".txt": "word2vec-text", ".bin": "word2vec-binary"}
 MAPS = {".csv": "csv", ".png": "png", ".svg": "svg", ".gif": "gif", ".mp4": "mp4"}
 SUFFIXES = {**VECTORS, **MAPS}
-# which formats an option speaks of
+# the formats that an option applies to
 OPTIONS = {"time": ("png", "svg"), "title": ("png", "svg", "gif", "mp4"), "fps": ("gif", "mp4")}
 
 
@@ -21,35 +21,39 @@ OPTIONS = {"time": ("png", "svg"), "title": ("png", "svg", "gif", "mp4"), "fps":
 @click.argument("model", type=click.Path())
 @click.option(
     "-o", "--out", required=True, type=click.Path(),
-    help="File to write, or - for standard output (vectors, csv). {time} in the name of a picture: one a time.",
+    help="Output file, or - for standard output (vectors, csv). {time} in the name writes one picture per time.",
 )  # fmt: skip
 @click.option(
     "--format",
     "format_",
     type=click.Choice(list(SUFFIXES.values())),
-    help="What to write.  [default: by the name's ending]",
+    help="Output format.  [default: by the file suffix]",
 )
-@click.option("--time", help="The time a picture (png, svg) shows.  [default: the last]")
-@click.option("--title", help="What stands above a picture or film.  [default: what is on it]")
-@click.option("--fps", type=click.IntRange(1, 60), help="Pictures a second in a film.  [default: 12 in mp4, 6 in gif]")
+@click.option("--time", help="Time to draw (png, svg).  [default: the last]")
+@click.option("--title", help="Title of a picture or animation.  [default: describes its content]")
+@click.option(
+    "--fps", type=click.IntRange(1, 60), help="Frames per second of an animation.  [default: 12 in mp4, 6 in gif]"
+)
 @overwrite_option
 @json_option
 def command(model: str, out: str, format_: str | None, overwrite: bool, as_json: bool, **options: Any) -> None:
-    """Write what MODEL knows for other programs.
+    """Export MODEL to a format that other programs read.
 
-    The vectors of all words, the most frequent first (word2vec-text, word2vec-binary); or of a dynamic embedding its
-    map as a table (csv), as a picture at a time (png, svg) or as a film (gif, mp4).
+    Word vectors in the order of frequency (word2vec-text, word2vec-binary); or the map of a dynamic embedding as a
+    table (csv), as a picture of one time (png, svg) or as an animation (gif, mp4).
     """
     chosen = format_ or SUFFIXES.get(Path(out).suffix.lower())
     if chosen is None:
-        raise click.UsageError(f"{out} does not show a format by its name ({', '.join(SUFFIXES)}): add --format.")
+        raise click.UsageError(f"{out} has no suffix of a known format ({', '.join(SUFFIXES)}): add --format.")
     for name, formats in OPTIONS.items():
         if options[name] is not None and chosen not in formats:
-            raise click.UsageError(f"--{name} goes with {', '.join(formats)}, not with {chosen}.")
+            raise click.UsageError(f"--{name} applies to {', '.join(formats)}, not to {chosen}.")
     if out == "-" and chosen not in (*VECTORS.values(), "csv"):
-        raise click.UsageError(f"A {chosen} does not go to standard output: give a file with -o.")
+        raise click.UsageError(f"{chosen} cannot be written to standard output: give a file with -o.")
     if out == "-" and as_json:
-        raise click.UsageError("Standard output takes the export or the --json report, not both: give a file with -o.")
+        raise click.UsageError(
+            "The export and the --json report cannot both go to standard output: give a file with -o."
+        )
     from undertow.atomic import check_file_target
     from undertow.cli.model import open_model
 
@@ -93,6 +97,6 @@ def _map(data: Any, out: str, chosen: str, overwrite: bool, options: dict[str, A
     with progress_bar() as report:
         n_pictures = save_film(
             data, out, format=chosen, title=options["title"], fps=options["fps"], overwrite=overwrite,
-            progress=lambda done, total: report(Progress("filming", done, total, "picture")),
+            progress=lambda done, total: report(Progress("render", done, total, "picture")),
         )  # fmt: skip
     return {"map": out, "format": chosen, "pictures": n_pictures}

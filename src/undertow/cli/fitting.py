@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 import click
 
 from undertow.cli.common import (
-    asked_engine,
     dask_options,
     jobs_option,
     json_option,
     overwrite_option,
     progress_bar,
+    requested_engine,
     show,
 )
 from undertow.cli.count import one_kind, open_or_build, sibling
@@ -80,7 +80,7 @@ def fit_and_save(
     facts: dict[str, Any] = {"model": out}
     with (
         progress_bar() as progress,
-        asked_engine(given) as engine,
+        requested_engine(given) as engine,
         resumable_staging(Path(out), WORK, "fitting") as staging,
     ):
         given["mark"] = staging / f"inputs-{inputs_key(given)}"

@@ -1,4 +1,4 @@
-"""undertow inspect: what a directory holds, without loading it."""
+"""undertow inspect: describe a directory without loading it."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from undertow.errors import InputError
 @click.argument("path", type=click.Path())
 @json_option
 def command(path: str, as_json: bool) -> None:
-    """Say what a corpus, counts or model directory holds."""
+    """Describe a corpus, counts or model directory."""
     facts = describe(Path(path))
     show(facts if as_json else condensed(facts), as_json)
 
 
 def condensed(facts: dict[str, Any]) -> dict[str, Any]:
-    """For people: a model's long lists in a line each."""
+    """The facts for text output: the long lists of a model shortened to one line each."""
     if "tensors" not in facts:
         return facts
     history, fitted = facts["history"], facts["fitted"]
-    if isinstance(fitted.get("models"), list):  # a tagger keeps models, with long lists of their own
+    if isinstance(fitted.get("models"), list):  # a tagger contains models, with long lists of their own
         fitted = {**fitted, "models": [m["kind"] for m in fitted["models"]]}
     shapes = {name: "×".join(map(str, t["shape"])) for name, t in facts["tensors"].items()}
     return {

@@ -1,4 +1,4 @@
-"""A group of verbs that are imported when they are called."""
+"""A group of commands that are imported when they are called."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 
 class LazyGroup(click.Group):
-    """Knows its verbs by name, `verb -> (module, one line for --help)`, and loads only the one that is called."""
+    """A click group over a table `command -> (module, one line for --help)`; only the command called is imported."""
 
     def __init__(self, *args: Any, verbs: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

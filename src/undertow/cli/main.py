@@ -1,4 +1,4 @@
-"""The command line: one verb, one small file, imported when it is called."""
+"""The command line: one small file per command, imported when it is called."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ from undertow.cli.common import plain_warnings
 from undertow.cli.lazy import LazyGroup
 from undertow.errors import LONGEST, UndertowError, cut
 
-TERMINATED = 128 + signal.SIGTERM  # what a shell says of a process that SIGTERM ended
+TERMINATED = 128 + signal.SIGTERM  # a shell reports this exit code for a process that SIGTERM ended
 
-# verb -> (module, one line for --help); the line stands here so that --help imports no module
+# command -> (module, one line for --help); the line is here so that --help imports no module
 VERBS = {
     "corpus": ("undertow.cli.corpus", "Build a corpus from text files."),
-    "count": ("undertow.cli.count", "Count word pairs at lags 1..L."),
-    "events": ("undertow.cli.events", "Count who met what, when, in dated documents."),
+    "count": ("undertow.cli.count", "Count word pairs at lags 1 to L."),
+    "events": ("undertow.cli.events", "Count (time, row, column) events in dated documents."),
     "fit": ("undertow.cli.fit", "Fit a model to text or counts."),
-    "clusters": ("undertow.cli.clusters", "Cluster words and give each a bit-string path."),
-    "embed": ("undertow.cli.embed", "Give every token of a text its vector."),
-    "perplexity": ("undertow.cli.perplexity", "Say how well a model predicts a text."),
-    "sample": ("undertow.cli.sample", "Draw text from a model."),
-    "decode": ("undertow.cli.decode", "Give every token of a text its hidden state."),
-    "transitions": ("undertow.cli.transitions", "List the strongest steps a model's hidden state takes."),
-    "neighbors": ("undertow.cli.neighbors", "List the words most like a word, alone or in its sentence."),
-    "tag": ("undertow.cli.tag", "Learn a tagger from labelled text, score it, tag with it."),
-    "view": ("undertow.cli.view", "Write a moving map as a page to open in a browser."),
-    "export": ("undertow.cli.export", "Write a model's word vectors or map for other programs."),
-    "links": ("undertow.cli.links", "List the pairs that will meet next."),
-    "inspect": ("undertow.cli.inspect", "Say what a corpus, counts or model directory holds."),
-    "verify": ("undertow.cli.verify", "Check such directories down to the last byte."),
-    "demo": ("undertow.cli.demo", "Run on the bundled corpus and write a page to open."),
+    "clusters": ("undertow.cli.clusters", "Cluster words and write their bit-string paths (Brown clusters)."),
+    "embed": ("undertow.cli.embed", "Embed the tokens of a text."),
+    "perplexity": ("undertow.cli.perplexity", "Compute the perplexity of a text under a model."),
+    "sample": ("undertow.cli.sample", "Sample text from a model."),
+    "decode": ("undertow.cli.decode", "Decode the hidden states of the tokens of a text."),
+    "transitions": ("undertow.cli.transitions", "List the strongest transitions of a model."),
+    "neighbors": ("undertow.cli.neighbors", "List the nearest neighbors of a word, or of a token in its sentence."),
+    "tag": ("undertow.cli.tag", "Train, evaluate and apply taggers."),
+    "view": ("undertow.cli.view", "Write a dynamic embedding as an HTML page."),
+    "export": ("undertow.cli.export", "Export word vectors or a map to other formats."),
+    "links": ("undertow.cli.links", "Predict the links of the next time step."),
+    "inspect": ("undertow.cli.inspect", "Describe a corpus, counts or model directory."),
+    "verify": ("undertow.cli.verify", "Check the files and values of such directories."),
+    "demo": ("undertow.cli.demo", "Fit models to the bundled data and write HTML pages."),
 }
 
 
 @click.group(cls=LazyGroup, verbs=VERBS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="undertow")
 def cli() -> None:
-    """Latent-state models of text: the hidden state under the words."""
+    """Learn latent-state models of text and query them."""
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -55,7 +55,7 @@ def main(args: Sequence[str] | None = None) -> None:
     with _sigterm_like_ctrl_c() as is_terminated:
         _main(args, is_terminated)
         if is_terminated():  # a fit keeps and saves what it has learned so far, as after Ctrl-C
-            _fail("Terminated before the work was done; what was finished is saved.", TERMINATED)
+            _fail("Terminated before the work was done; finished work is saved.", TERMINATED)
 
 
 def _main(args: Sequence[str] | None, is_terminated: Callable[[], bool]) -> None:
@@ -73,23 +73,25 @@ def _main(args: Sequence[str] | None, is_terminated: Callable[[], bool]) -> None
         _fail(e.format_message())
     except KeyboardInterrupt:
         what, code = ("Terminated", TERMINATED) if is_terminated() else ("Interrupted", 1)
-        kept = "what was finished is kept where the command says it can be resumed: run it again to go on."
+        kept = "finished work is kept if the command is resumable: run it again to continue."
         _fail(f"{what}; {kept}", code)
     except UndertowError as e:
         _fail(str(e))
     except BrokenPipeError:
-        # the reader of our output is gone: nothing is wrong; keep the interpreter from complaining at exit
+        # the reader of our output is gone, which is no failure; keep the interpreter from reporting it at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as e:
-        cure = " Make room and run the same command again." if e.errno == errno.ENOSPC else ""
+        cure = " Free some space and run the same command again." if e.errno == errno.ENOSPC else ""
         _fail(f"{e.filename or 'The system'}: {e.strerror or e}.{cure}")
     except MemoryError:
-        _fail("There is not enough memory: allow less with --memory, use fewer --jobs or a smaller vocabulary.")
+        _fail("Out of memory: set a lower --memory, use fewer --jobs or a smaller vocabulary.")
     except Exception as e:
         if os.environ.get("UNDERTOW_DEBUG"):
             raise
-        _fail(f"This is a fault in undertow ({type(e).__name__}: {_one_line(e)}); UNDERTOW_DEBUG=1 shows where.")
+        _fail(
+            f"This is a bug in undertow ({type(e).__name__}: {_one_line(e)}): set UNDERTOW_DEBUG=1 for the traceback."
+        )
 
 
 def _one_line(e: object) -> str:
@@ -103,19 +105,19 @@ def _fail(sentence: str, code: int = 1) -> Any:
 
 @contextmanager
 def _sigterm_like_ctrl_c() -> Iterator[Callable[[], bool]]:
-    """While this lasts SIGTERM interrupts whatever Ctrl-C would, with the same cleaning up; gives whether it came."""
+    """Handle SIGTERM like Ctrl-C, with the same clean-up; yields a function that says whether it was received."""
     received = False
 
     def on_sigterm(number: int, frame: FrameType | None) -> None:
         nonlocal received
         received = True
         on_interrupt = signal.getsignal(signal.SIGINT)
-        if callable(on_interrupt):  # a progress bar puts it off to the end of its line
+        if callable(on_interrupt):  # a progress bar delays it until its line is drawn
             on_interrupt(number, frame)
         else:  # a shell starts background jobs with Ctrl-C ignored
             raise KeyboardInterrupt
 
-    # another handler is the program's that called us; signals are the main thread's
+    # leave the handler of a calling program alone; only the main thread may set one
     if (
         signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
         or threading.current_thread() is not threading.main_thread()

@@ -1,4 +1,4 @@
-"""The model that a verb is asked about."""
+"""Load the model that a command was given."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from undertow.errors import InputError
 
 
 def open_model(path: str, *abilities: str) -> Any:
-    """Load a model that has the methods a verb needs, or say in a sentence that it has not."""
+    """Load a model that has the methods a command needs; an error names the kinds that have them."""
     from undertow.storage import load_model
 
     model = load_model(path)

@@ -1,4 +1,4 @@
-"""undertow neighbors: the words most like a word, or like a token in its sentence."""
+"""undertow neighbors: nearest neighbors of a word, or of a token in its sentence."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 import click
 
 from undertow.cli.common import json_option
-from undertow.cli.reading_options import as_the_model, rule, rule_options
+from undertow.cli.reading_options import rule, rule_options, with_model_tokenizer
 from undertow.errors import InputError
 
 
 @click.command()
 @click.argument("model", type=click.Path())
 @click.argument("word", required=False)
-@click.option("--sentence", metavar="TEXT", help="A sentence, for the neighbours of one of its tokens in this context.")
-@click.option("--word", "token", metavar="WORD", help="Which token of the sentence.")
-@click.option("--position", type=int, help="Which token by its number, from 1; needed if the word stands there twice.")
-@click.option("-n", "--number", type=click.IntRange(1), default=10, show_default=True, help="How many.")
+@click.option("--sentence", metavar="TEXT", help="List the neighbors of a token of this sentence, in its context.")
+@click.option("--word", "token", metavar="WORD", help="The token of the sentence.")
+@click.option("--position", type=int, help="The number of the token, from 1; needed if the word occurs more than once.")
+@click.option("-n", "--number", type=click.IntRange(1), default=10, show_default=True, help="Number of neighbors.")
 @rule_options
 @json_option
 def command(
@@ -31,18 +31,18 @@ def command(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """List the words that MODEL holds most like WORD, best first, with their cosines.
+    """List the nearest neighbors of WORD in MODEL with their cosine similarities.
 
-    With --sentence "They sat on the bank of the river" --word bank, the words most like this bank.
+    With --sentence "They sat on the bank of the river" --word bank, the neighbors of this occurrence of bank.
     """
     if (word is None) == (sentence is None):
         raise click.UsageError("Give a word, or a sentence with --sentence and its token with --word.")
     if (sentence is None) != (token is None and position is None):
-        raise click.UsageError("--sentence goes with --word or --position, and they with it.")
+        raise click.UsageError("--sentence needs --word or --position, and they need --sentence.")
     from undertow.cli.model import open_model
 
     opened = open_model(model, "neighbors")
-    given = as_the_model(given, opened)
+    given = with_model_tokenizer(given, opened)
     if sentence is None:
         found = opened.neighbors(word, number)
     else:
@@ -63,7 +63,7 @@ def tokens_of(text: str, given: dict[str, Any]) -> list[str]:
 
 
 def find(tokens: list[str], word: str | None, position: int | None, given: dict[str, Any]) -> int:
-    """The index of the token that was meant."""
+    """The index of the requested token."""
     if position is not None:
         if not 1 <= position <= len(tokens):
             raise InputError(f"--position {position} is outside the sentence, which has {len(tokens)} tokens.")

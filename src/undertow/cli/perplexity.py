@@ -1,4 +1,4 @@
-"""undertow perplexity: how well a model predicts a text."""
+"""undertow perplexity: the perplexity of a text under a model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from undertow.cli.common import json_option, progress_bar, show
-from undertow.cli.reading_options import as_the_model, text_options
+from undertow.cli.reading_options import text_options, with_model_tokenizer
 
 
 @click.command()
@@ -17,16 +17,16 @@ from undertow.cli.reading_options import as_the_model, text_options
 @text_options
 @json_option
 def command(model: str, inputs: tuple[str, ...], as_json: bool, **given: Any) -> None:
-    """Say how well MODEL predicts each token of INPUTS (text files, globs, - for standard input).
+    """Compute the perplexity per token of INPUTS (text files, glob patterns, - for standard input) under MODEL.
 
-    All words the model does not know count as one, so compare models of one vocabulary only. If the model's corpus has
-    a word behind every sentence (--boundary), these are predicted too.
+    Words outside the vocabulary are mapped to the unknown word, so only compare models with the same vocabulary. If the
+    corpus of the model was built with --boundary, the boundary words are predicted too.
     """
     from undertow.cli.embed import sentence_batches
     from undertow.cli.model import open_model
 
     opened = open_model(model, "perplexity")
-    given = as_the_model(given, opened)
+    given = with_model_tokenizer(given, opened)
     vocabulary = opened.vocabulary_
     end = [] if vocabulary.boundary is None else [vocabulary.boundary]
     n_sentences = n_tokens = n_unknown = 0

@@ -1,4 +1,4 @@
-"""The options that say how text is read, for every verb that takes text files."""
+"""The options for reading text, shared by all commands that take text files."""
 
 from __future__ import annotations
 
@@ -22,10 +22,14 @@ VOCABULARY_OPTIONS = (
         type=WordCount(),
         default="50000",
         show_default=True,
-        help="Words to keep, special ones counted; or 'all'.",
+        help="Vocabulary size, special words included; or 'all'.",
     ),
     click.option(
-        "--min-count", type=click.IntRange(1), default=1, show_default=True, help="Keep words seen at least this often."
+        "--min-count",
+        type=click.IntRange(1),
+        default=1,
+        show_default=True,
+        help="Minimum count of a word in the vocabulary.",
     ),
     click.option(
         "--vocabulary", type=click.Path(), help="Use the vocabulary of this corpus, counts or model directory."
@@ -37,22 +41,22 @@ RULE_OPTIONS = (
         type=click.Choice(["words", "spaces"]),
         default="words",
         show_default=True,
-        help="The word rule, or white space for pretokenised text.",
+        help="words: the built-in rules; spaces: split at white space, for pretokenized text.",
     ),
-    click.option("--lower", is_flag=True, help="Lower the case."),
+    click.option("--lower", is_flag=True, help="Lowercase the text."),
     click.option(
         "--numbers",
         type=click.Choice(["class", "keep"]),
         default="class",
         show_default=True,
-        help="Numbers become NUM, or stay.",
+        help="class: replace numbers by NUM; keep: leave them.",
     ),
     click.option(
         "--hyphens",
         type=click.Choice(["split", "keep"]),
         default="split",
         show_default=True,
-        help="A hyphen splits a word, or stays in it.",
+        help="split: split words at hyphens; keep: leave them.",
     ),
 )
 TEXT_OPTIONS = (
@@ -61,14 +65,14 @@ TEXT_OPTIONS = (
         "format_",
         type=click.Choice(["auto", "text", "jsonl", "conll", "conllu", "tsv"]),
         default="auto",
-        show_default="auto: by the file name",
-        help="What the files are.",
+        show_default="auto: by the file suffix",
+        help="Format of the input files.",
     ),
     click.option(
         "--text-field",
         default="text",
         show_default=True,
-        help="Field of JSON lines that holds the text; a.b looks inside.",
+        help="Field of JSON lines that holds the text; a.b is field b of object a.",
     ),
     click.option(
         "--column",
@@ -87,7 +91,7 @@ TEXT_OPTIONS = (
     click.option(
         "--wrapped",
         is_flag=True,
-        help="Lines are hard-wrapped: blank lines end paragraphs, other line ends are spaces.",
+        help="Join hard-wrapped lines: only blank lines end a paragraph.",
     ),
     *RULE_OPTIONS,
     click.option(
@@ -95,7 +99,7 @@ TEXT_OPTIONS = (
         type=click.Choice(["split", "lines"]),
         default="split",
         show_default=True,
-        help="Split lines into sentences, or take each line as one.",
+        help="split: split lines into sentences; lines: one sentence per line.",
     ),
 )
 END_OPTIONS = (
@@ -103,27 +107,27 @@ END_OPTIONS = (
         "--unknown-classes/--no-unknown-classes",
         default=True,
         show_default=True,
-        help="Words left out count as the class of their spelling, or all as one.",
+        help="Map words outside the vocabulary to classes by their spelling, or all to one unknown word.",
     ),
-    click.option("--boundary", metavar="WORD", help="Put this word behind every sentence, e.g. <eos>."),
+    click.option("--boundary", metavar="WORD", help="Append this word to every sentence, e.g. <eos>."),
     click.option(
-        "--keep-empty", is_flag=True, help="Keep the empty lines of pretokenised text as sentences (needs --boundary)."
+        "--keep-empty", is_flag=True, help="Keep empty lines of pretokenized text as sentences (needs --boundary)."
     ),
 )
 
 
 def reading_options(f: F) -> F:
-    """Everything `build_arguments` asks for."""
+    """All options that `build_arguments` uses."""
     return _all((*VOCABULARY_OPTIONS, *TEXT_OPTIONS, *END_OPTIONS), f)
 
 
 def text_options(f: F) -> F:
-    """How files become sentences, for verbs whose words a model has fixed already."""
+    """Options for reading sentences from files, for commands that use the vocabulary of a model."""
     return _all(TEXT_OPTIONS, f)
 
 
 def rule_options(f: F) -> F:
-    """How a sentence becomes tokens, for verbs that take one as an argument."""
+    """Options of the tokenizer, for commands that take a sentence as an argument."""
     return _all(RULE_OPTIONS, f)
 
 
@@ -134,7 +138,7 @@ def _all(options: Sequence[Callable[[F], F]], f: F) -> F:
 
 
 def build_arguments(given: dict[str, Any]) -> dict[str, Any]:
-    """The options above as arguments of `build_corpus`."""
+    """Arguments of `build_corpus` from the options."""
     from pathlib import Path
 
     from undertow.text.corpus import VOCABULARY
@@ -143,7 +147,7 @@ def build_arguments(given: dict[str, Any]) -> dict[str, Any]:
     vocabulary = None
     if given["vocabulary"] is not None:
         if given["min_count"] != 1:
-            raise InputError("--vocabulary gives the words: leave out --min-count.")
+            raise InputError("--min-count cannot be used with --vocabulary, which fixes the words: omit it.")
         path = Path(given["vocabulary"])
         vocabulary = Vocabulary.read(path / VOCABULARY if path.is_dir() else path)
     return {
@@ -158,7 +162,7 @@ def build_arguments(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def text_arguments(given: dict[str, Any]) -> dict[str, Any]:
-    """The options of `text_options` as a tokenizer and how to read."""
+    """A tokenizer and reading options from the options of `text_options`."""
     from undertow.text.reading import ReadingOptions
 
     return {
@@ -174,7 +178,7 @@ def text_arguments(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def rule(given: dict[str, Any], *, sentences: str) -> Tokenizer:
-    """The options of `rule_options` as a tokenizer."""
+    """A tokenizer from the options of `rule_options`."""
     from undertow.text.tokenizer import Tokenizer
 
     return Tokenizer(
@@ -186,8 +190,8 @@ def rule(given: dict[str, Any], *, sentences: str) -> Tokenizer:
     )
 
 
-def as_the_model(given: dict[str, Any], model: Any) -> dict[str, Any]:
-    """The options with the model's own rule in place of those that were not given: its text was cut by it."""
+def with_model_tokenizer(given: dict[str, Any], model: Any) -> dict[str, Any]:
+    """The options, where those not given on the command line are those of the model's training text."""
     own = getattr(model, "tokenizer_", None) or {}
     context = click.get_current_context()
     names = {
@@ -197,7 +201,7 @@ def as_the_model(given: dict[str, Any], model: Any) -> dict[str, Any]:
         "hyphens": "hyphens",
         "sentences": "sentences",
     }
-    followed = {
+    inherited = {
         option: own[key]
         for option, key in names.items()
         if option in given
@@ -205,4 +209,4 @@ def as_the_model(given: dict[str, Any], model: Any) -> dict[str, Any]:
         and own["rule"] != "callable"
         and context.get_parameter_source(option) == ParameterSource.DEFAULT
     }
-    return {**given, **followed}
+    return {**given, **inherited}

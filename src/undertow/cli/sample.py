@@ -1,4 +1,4 @@
-"""undertow sample: text drawn from a model."""
+"""undertow sample: sample text from a model."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from undertow.cli.common import json_option
 
 @click.command()
 @click.argument("model", type=click.Path())
-@click.option("-n", "--tokens", type=click.IntRange(0), default=50, show_default=True, help="How many tokens.")
-@click.option("--prefix", default="", help="Tokens to go on from, separated by spaces.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Another seed, another text.")
+@click.option("-n", "--tokens", type=click.IntRange(0), default=50, show_default=True, help="Number of tokens.")
+@click.option("--prefix", default="", help="Tokens to continue from, separated by spaces.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the random generator.")
 @json_option
 def command(model: str, tokens: int, prefix: str, seed: int, as_json: bool) -> None:
-    """Print tokens drawn from MODEL, one line a sentence where the model knows where sentences end."""
+    """Sample tokens from MODEL; one line per sentence if the model has a boundary word."""
     from undertow.cli.model import open_model
 
     opened = open_model(model, "sample")

@@ -1,4 +1,4 @@
-"""undertow tag: taggers on top of the models."""
+"""undertow tag: train, evaluate and apply taggers."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import click
 from undertow.cli.lazy import LazyGroup
 
 STEPS = {
-    "train": ("undertow.cli.tag_train", "Learn a tagger from labelled text."),
-    "eval": ("undertow.cli.tag_eval", "Say how right a tagger is on labelled text."),
+    "train": ("undertow.cli.tag_train", "Train a tagger on labelled text."),
+    "eval": ("undertow.cli.tag_eval", "Evaluate a tagger on labelled text."),
     "predict": ("undertow.cli.tag_predict", "Tag a text."),
 }
 
 
 @click.group(cls=LazyGroup, verbs=STEPS)
 def command() -> None:
-    """Learn a tagger, score it, tag with it."""
+    """Train, evaluate and apply taggers."""

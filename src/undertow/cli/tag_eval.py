@@ -1,4 +1,4 @@
-"""undertow tag eval: how right a tagger is."""
+"""undertow tag eval: evaluate a tagger on labelled text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from undertow.cli.common import json_option
-from undertow.cli.tag_options import as_the_tagger, labelled_options, read_labelled
+from undertow.cli.tag_options import labelled_options, read_labelled, with_tagger_columns
 
 GROUPS = {"all": "all tokens", "oov": "unseen words", "rare": "rare words"}
 
@@ -19,15 +19,16 @@ GROUPS = {"all": "all tokens", "oov": "unseen words", "rare": "rare words"}
 @labelled_options
 @json_option
 def command(tagger: str, inputs: tuple[str, ...], as_json: bool, **given: Any) -> None:
-    """Score TAGGER on INPUTS: CoNLL, CoNLL-U or TSV files with a word and its tag in every row.
+    """Evaluate TAGGER on INPUTS: CoNLL, CoNLL-U or TSV files with one word and its tag per row.
 
-    Unseen words are not in the text the tagger learned from, rare ones at most twice, the unseen among them. Spans are
-    counted as conlleval does, when the tags mark spans. Columns and format are those of the training, unless given.
+    Unseen words do not occur in the training text; rare words occur at most twice, unseen words included. If the tags
+    mark spans, precision, recall and F1 of spans are computed as conlleval does. Columns and format default to those of
+    the training.
     """
     from undertow.cli.model import open_model
 
     opened = open_model(tagger, "evaluate")
-    given = as_the_tagger(given, opened, "tags", "column", "format_")
+    given = with_tagger_columns(given, opened, "tags", "column", "format_")
     report = opened.evaluate(*read_labelled(inputs, given))
     if as_json:
         click.echo(json.dumps(report.as_dict(), ensure_ascii=False))

@@ -1,4 +1,4 @@
-"""How labelled text is read: the options of tag train and tag eval."""
+"""Options for reading labelled text, for tag train and tag eval."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def labelled_options(f: F) -> F:
             "format_",
             type=click.Choice(["auto", "conll", "conllu", "tsv"]),
             default="auto",
-            show_default="auto: by the file name",
-            help="What the files are.",
+            show_default="auto: by the file suffix",
+            help="Format of the input files.",
         ),
         click.option(
             "--tags",
             type=TagColumn(),
             show_default="the last column; upos in CoNLL-U",
-            help="Column of the tags: its number, or upos, xpos, … in CoNLL-U.",
+            help="Column of the tags: a number, or a name such as upos or xpos in CoNLL-U.",
         ),
     ):
         f = option(f)
@@ -61,24 +61,24 @@ def labelled_options(f: F) -> F:
 
 
 def columns_of(given: dict[str, Any]) -> dict[str, Any]:
-    """Where words and tags stand, for a tagger to remember."""
+    """The columns of words and tags, saved with the tagger."""
     return {"tags": given["tags"], "column": given["column"], "format": given["format_"]}
 
 
-def as_the_tagger(given: dict[str, Any], tagger: Any, *options: str) -> dict[str, Any]:
-    """These options as they were when the tagger was trained, where they are not given now."""
-    remembered = tagger.columns_ or {}
+def with_tagger_columns(given: dict[str, Any], tagger: Any, *options: str) -> dict[str, Any]:
+    """The options, where those not given on the command line are those of the training of the tagger."""
+    saved = tagger.columns_ or {}
     context = click.get_current_context()
-    followed = {
-        option: remembered[option.rstrip("_")]
+    inherited = {
+        option: saved[option.rstrip("_")]
         for option in options
-        if remembered and context.get_parameter_source(option) == ParameterSource.DEFAULT
+        if saved and context.get_parameter_source(option) == ParameterSource.DEFAULT
     }
-    return {**given, **followed}
+    return {**given, **inherited}
 
 
 def read_labelled(inputs: tuple[str, ...], given: dict[str, Any]) -> tuple[list[list[str]], list[list[str]]]:
-    """Words and tags of all sentences; at least one, or an error."""
+    """Words and tags of all sentences; an error if there are none."""
     from undertow.text.reading import ReadingOptions
     from undertow.text.tagged import read_tagged
 
@@ -89,7 +89,7 @@ def read_labelled(inputs: tuple[str, ...], given: dict[str, Any]) -> tuple[list[
         words.append(sentence.words)
         tags.append(sentence.tags)
     if not words:
-        raise InputError(f"There is no word in {', '.join(inputs)}: check the files and their format.")
+        raise InputError(f"{', '.join(inputs)}: no words found; check the files and --format.")
     if all(tag == "_" for sentence in tags for tag in sentence):
-        raise InputError(f"The tags of {', '.join(inputs)} are all _, which means none: choose a column with --tags.")
+        raise InputError(f"The tags of {', '.join(inputs)} are all _ (no tag): choose another column with --tags.")
     return words, tags

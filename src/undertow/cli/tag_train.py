@@ -1,4 +1,4 @@
-"""undertow tag train: from labelled text, and perhaps models, to a tagger."""
+"""undertow tag train: train a tagger on labelled text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from undertow.cli.common import json_option, overwrite_option, progress_bar, sho
 from undertow.cli.tag_options import columns_of, labelled_options, read_labelled
 from undertow.progress import Progress
 
-# parameter -> the option that sets it, by kind: an option of the other kind is refused, not ignored
+# kind -> parameter -> option; an option of the other kind is an error, not ignored
 OPTIONS = {
     "crf": {"window": "--window", "l1": "--l1", "l2": "--l2", "n_iter": "--iterations", "algorithm": "--algorithm"},
     "local": {"n_hidden": "--hidden", "n_iter": "--iterations", "random_state": "--seed"},
@@ -20,29 +20,33 @@ OPTIONS = {
 
 @click.command()
 @click.argument("inputs", nargs=-1, required=True)
-@click.option("-o", "--out", required=True, type=click.Path(), help="Tagger directory to write.")
+@click.option("-o", "--out", required=True, type=click.Path(), help="Output directory.")
 @click.option(
     "--kind",
     type=click.Choice(["crf", "local"]),
     default="crf",
     show_default=True,
-    help="A CRF over spelling and models, or a small network on the vectors of models.",
+    help="crf: a CRF on spelling and model features; local: a small neural network on model vectors.",
 )
 @click.option(
-    "--model", "models", multiple=True, type=click.Path(), help="Model whose features to read; may be repeated."
+    "--model", "models", multiple=True, type=click.Path(), help="Model to take features from; may be repeated."
 )
-@click.option("--view", "views", multiple=True, help="View of each --model, in their order.  [default: the usual one]")
-@click.option("--window", type=click.IntRange(0, 10), help="Words to each side a CRF looks at.  [default: 2]")
-@click.option("--l1", type=click.FloatRange(0), help="Penalty on absolute weights of a CRF.  [default: 0]")
-@click.option("--l2", type=click.FloatRange(0), help="Penalty on squared weights of a CRF.  [default: 1]")
+@click.option(
+    "--view", "views", multiple=True, help="View of each --model, in the same order.  [default: depends on the model]"
+)
+@click.option("--window", type=click.IntRange(0, 10), help="Context words on each side (crf).  [default: 2]")
+@click.option("--l1", type=click.FloatRange(0), help="L1 penalty (crf).  [default: 0]")
+@click.option("--l2", type=click.FloatRange(0), help="L2 penalty (crf).  [default: 1]")
 @click.option(
     "--algorithm",
     type=click.Choice(["lbfgs", "perceptron"]),
-    help="How a CRF is trained; the perceptron wants 5 to 10 iterations.  [default: lbfgs]",
+    help="Training algorithm (crf); use 5 to 10 iterations with perceptron.  [default: lbfgs]",
 )
-@click.option("--hidden", "n_hidden", type=click.IntRange(1), help="Hidden units of a local tagger.  [default: 25]")
-@click.option("--iterations", "n_iter", type=click.IntRange(1), help="Most iterations.  [default: crf 100, local 30]")
-@click.option("--seed", "random_state", type=click.IntRange(0), help="Makes a local tagger repeatable.")
+@click.option("--hidden", "n_hidden", type=click.IntRange(1), help="Number of hidden units (local).  [default: 25]")
+@click.option(
+    "--iterations", "n_iter", type=click.IntRange(1), help="Maximum number of iterations.  [default: crf 100, local 30]"
+)
+@click.option("--seed", "random_state", type=click.IntRange(0), help="Seed of the random generator (local).")
 @labelled_options
 @overwrite_option
 @json_option
@@ -56,9 +60,10 @@ def command(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Learn a tagger from INPUTS: CoNLL, CoNLL-U or TSV files with a word and its tag in every row.
+    """Train a tagger on INPUTS: CoNLL, CoNLL-U or TSV files with one word and its tag per row.
 
-    With --model the tagger also reads what this model knows of each token, and keeps a copy of it.
+    With --model the tagger also uses the vectors or states that the model assigns to each token, and saves a copy of
+    the model.
     """
     from undertow.results.tagging import CRFTagger, LocalTagger
     from undertow.storage import check_target
@@ -68,9 +73,9 @@ def command(
     check_target(out, overwrite)
     features = [representation(m, views[i] if i < len(views) else None) for i, m in enumerate(models)]
     if len(views) > len(models):
-        raise click.UsageError("There are more --view than --model: each view belongs to a model.")
+        raise click.UsageError("There are more --view than --model options: give at most one view per model.")
     if kind == "local" and not features:
-        raise click.UsageError("A local tagger reads the vectors of a model: give one with --model.")
+        raise click.UsageError("A local tagger needs the vectors of a model: give one with --model.")
     tagger: Any = (CRFTagger if kind == "crf" else LocalTagger)(features or None, **params)
     words, tags = read_labelled(inputs, given)
     with progress_bar() as progress:
@@ -92,11 +97,11 @@ def command(
 
 
 def chosen(kind: str, given: dict[str, Any]) -> dict[str, Any]:
-    """The options of this kind that were given, by parameter."""
+    """The parameters of this kind that were given as options."""
     for other, options in OPTIONS.items():
         for parameter, option in options.items():
             if other != kind and parameter not in OPTIONS[kind] and given[parameter] is not None:
-                raise click.UsageError(f"{option} goes with --kind {other}.")
+                raise click.UsageError(f"{option} can only be used with --kind {other}.")
     return {parameter: given[parameter] for parameter in OPTIONS[kind] if given[parameter] is not None}
 
 

@@ -1,4 +1,4 @@
-"""undertow transitions: the strongest steps of the hidden state, in words."""
+"""undertow transitions: the strongest transitions of a model."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from undertow.cli.common import json_option
 
 @click.command()
 @click.argument("model", type=click.Path())
-@click.option("-n", "--number", type=click.IntRange(1), default=10, show_default=True, help="How many.")
-@click.option("--words", type=click.IntRange(1), default=5, show_default=True, help="Words to show on either side.")
+@click.option("-n", "--number", type=click.IntRange(1), default=10, show_default=True, help="Number of transitions.")
+@click.option("--words", type=click.IntRange(1), default=5, show_default=True, help="Number of words on each side.")
 @json_option
 def command(model: str, number: int, words: int, as_json: bool) -> None:
-    """List the strongest transitions of MODEL, each by the words it leads from and to."""
+    """List the strongest transitions of the hidden state of MODEL with the most typical words before and after."""
     from undertow.cli.model import open_model
 
     found = open_model(model, "transitions").transitions(number, n_words=words)

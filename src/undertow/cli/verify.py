@@ -1,4 +1,4 @@
-"""undertow verify: check directories down to the last byte."""
+"""undertow verify: check the files and values of directories."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from undertow.errors import UndertowError
 @click.argument("paths", nargs=-1, required=True, type=click.Path())
 @json_option
 def command(paths: tuple[str, ...], as_json: bool) -> None:
-    """Check corpus, counts and model directories: sizes, hashes, and that the numbers mean what they should."""
+    """Check corpus, counts and model directories: file sizes, hashes, and whether all values are valid."""
     results = {}
     for path in paths:
         try:
@@ -32,7 +32,7 @@ def command(paths: tuple[str, ...], as_json: bool) -> None:
 
 
 def check(path: Path) -> str:
-    """The kind of a directory that is whole; raises otherwise."""
+    """The kind of a valid directory; raises an error otherwise."""
     from undertow.storage import CONFIG, load_model
 
     if (path / CONFIG).exists():

@@ -1,4 +1,4 @@
-"""undertow view: the page of a moving map."""
+"""undertow view: an HTML page of a dynamic embedding."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from undertow.cli.common import json_option, overwrite_option, show
 
 @click.command()
 @click.argument("model", type=click.Path())
-@click.option("-o", "--out", required=True, type=click.Path(), help="The page to write, such as map.html.")
-@click.option("--title", help="What stands above the map.  [default: what is on it]")
+@click.option("-o", "--out", required=True, type=click.Path(), help="Output file, such as map.html.")
+@click.option("--title", help="Title of the page.  [default: describes its content]")
 @overwrite_option
 @json_option
 def command(model: str, out: str, title: str | None, overwrite: bool, as_json: bool) -> None:
-    """Write the map of MODEL (a dynamic embedding) as one HTML file that needs no network."""
+    """Write the map of MODEL (a dynamic embedding) as one HTML file that works offline."""
     from undertow.atomic import check_file_target
     from undertow.cli.model import open_model
     from undertow.view.map_page import save_html

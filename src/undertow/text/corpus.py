@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from undertow.errors import FormatError, InputError, short
 from undertow.files import DIGEST, Fields, check_fields, check_files, check_seal, read_json, reread_if_replaced
 from undertow.text.reading import ReadingOptions
-from undertow.text.tokenizer import TokenisedText, check_rule, number_sentences
+from undertow.text.tokenizer import TokenizedText, check_rule, number_sentences
 from undertow.text.vocabulary import UNKNOWN, Vocabulary
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ def choose_vocabulary(
     )
 
 
-def encode_part(text: TokenisedText, vocabulary: Vocabulary) -> NDArray[np.uint32]:
+def encode_part(text: TokenizedText, vocabulary: Vocabulary) -> NDArray[np.uint32]:
     """Local numbers to vocabulary ids, with the boundary behind every sentence if there is one."""
     mapping = vocabulary.encode(t.decode("utf-8") for t in text.types)
     ids = mapping[text.ids] if len(mapping) else np.empty(0, dtype=np.uint32)

@@ -1,7 +1,7 @@
-"""Building a corpus directory: the text is read and tokenised once, in pieces, by several processes if asked.
+"""Building a corpus directory: the text is read and tokenized once, in pieces, by several processes if asked.
 
 1. The reader cuts the input into chunks; where it cuts depends on the text alone.
-2. Each chunk is tokenised and numbered by itself and kept as a *part* in `<corpus>.partial`, named by the hash of
+2. Each chunk is tokenized and numbered by itself and kept as a *part* in `<corpus>.partial`, named by the hash of
    what went into it. After a kill the same command finds the parts it has already made, whatever killed it.
 3. The vocabulary is chosen from the sum of the parts' counts, the parts are translated to its ids in order, the
    manifest is written, and the directory is moved to its name.
@@ -40,7 +40,7 @@ from undertow.text.corpus import (
 )
 from undertow.text.counting import WORKER_BYTES, resident_bytes
 from undertow.text.reading import Chunk, ReadingOptions, ReadingReport, expand_inputs, read_chunks
-from undertow.text.tokenizer import CallableTokenizer, TokenFn, TokenisedText, Tokenizer, as_tokenizer
+from undertow.text.tokenizer import CallableTokenizer, TokenFn, TokenizedText, Tokenizer, as_tokenizer
 from undertow.text.vocabulary import Vocabulary
 from undertow.text.word_counts import PREFIX, WordCounts
 
@@ -93,7 +93,7 @@ def build_corpus(
     vocab_size counts the special words; None keeps every word seen `min_count` times. `vocabulary` encodes with
     the vocabulary of another corpus instead. `unknown_classes` lets the words that the vocabulary leaves out count as
     the class of their spelling (`word_classes`) instead of the one unknown word. `boundary` names a word to put behind
-    every sentence; `keep_empty` (with a boundary) keeps the empty lines of pretokenised text as sentences, as
+    every sentence; `keep_empty` (with a boundary) keeps the empty lines of pretokenized text as sentences, as
     language-model sets count them. `memory` bounds the bytes of all processes together: fewer of them work at once, and
     words are counted in files where they do not fit; the vocabulary itself must fit.
     """
@@ -217,7 +217,7 @@ def _checked(
 def make_part(job: Job, tokenizer: Tokenizer | CallableTokenizer, keep_empty: bool) -> str:
     """Tokenize a chunk and keep it; runs in a worker."""
     if job.chunk is not None:
-        text = tokenizer.tokenise(job.chunk.data, tokenised=job.chunk.tokenised, keep_empty=keep_empty)
+        text = tokenizer.tokenize(job.chunk.data, tokenized=job.chunk.tokenized, keep_empty=keep_empty)
         _write_part(Path(job.part), text)
     return job.part
 
@@ -228,12 +228,12 @@ def _rule_text(rule: Tokenizer | CallableTokenizer, keep_empty: bool) -> bytes:
 
 
 def _key(chunk: Chunk, rule: Tokenizer | CallableTokenizer, keep_empty: bool) -> str:
-    h = hashlib.sha256(_rule_text(rule, keep_empty) + bytes([chunk.tokenised]))
+    h = hashlib.sha256(_rule_text(rule, keep_empty) + bytes([chunk.tokenized]))
     h.update(chunk.data)
     return h.hexdigest()[:24]
 
 
-def _write_part(path: Path, text: TokenisedText) -> None:
+def _write_part(path: Path, text: TokenizedText) -> None:
     tmp = path.with_name(f".{path.name}.{os.getpid()}")
     with open(tmp, "wb") as f:
         np.savez(
@@ -248,10 +248,10 @@ def _write_part(path: Path, text: TokenisedText) -> None:
     os.replace(tmp, path)
 
 
-def read_part(path: Path) -> TokenisedText:
+def read_part(path: Path) -> TokenizedText:
     with open(path, "rb") as f, np.load(f, allow_pickle=False) as z:
         raw = z["types"].tobytes()
-        return TokenisedText(raw.split(b"\n") if raw else [], z["counts"], z["ids"], z["lengths"])
+        return TokenizedText(raw.split(b"\n") if raw else [], z["counts"], z["ids"], z["lengths"])
 
 
 def _readable(path: Path) -> bool:

@@ -36,7 +36,7 @@ class Chunk(NamedTuple):
     """Some whole lines of one source as valid UTF-8 with line feeds only; the last line has one too."""
 
     data: bytes
-    tokenised: bool  # True: a sentence a line, tokens separated by single spaces; False: running text
+    tokenized: bool  # True: a sentence a line, tokens separated by single spaces; False: running text
     source: str  # the file name as given, "-" for standard input
     line: int  # the number of the source line this chunk begins at, counted from 1
     bytes_read: int  # bytes of the source, as stored, that were read so far
@@ -139,10 +139,10 @@ def line_segments(source: Source, options: ReadingOptions, report: ReadingReport
 def _read_all(names: list[str], options: ReadingOptions, report: ReadingReport) -> Iterator[Chunk]:
     for name in names:
         format_ = format_of(name) if options.format == "auto" else options.format
-        is_tokenised = format_ in ("conll", "conllu", "tsv")
+        is_tokenized = format_ in ("conll", "conllu", "tsv")
         with open_source(name) as source:
             for data, line in _pack(_records(source, format_, options, report), options.chunk_bytes):
-                yield Chunk(data, is_tokenised, name, line, source.bytes_read)
+                yield Chunk(data, is_tokenized, name, line, source.bytes_read)
         report.files += 1
 
 

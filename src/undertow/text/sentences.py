@@ -28,7 +28,7 @@ def read_sentences(
     total = None if "-" in names else sum(os.path.getsize(name) for name in names)
     before, read, source = 0, 0, None  # bytes of the files that are done; of the one at hand; its name
     for chunk in read_chunks(names, reading or ReadingOptions()):
-        text = rule.tokenise(chunk.data, tokenised=chunk.tokenised)
+        text = rule.tokenize(chunk.data, tokenized=chunk.tokenized)
         types = [word.decode("utf-8") for word in text.types]
         ends = np.cumsum(text.lengths).tolist()
         for end, n in zip(ends, text.lengths.tolist(), strict=True):

@@ -17,7 +17,7 @@
    and then a capital, a caseless letter, a digit or an opening quote or bracket follow; after `。！？` at once. A full
    stop of rule 5 ends no sentence. `sentences="lines"` leaves each line whole.
 
-**The `spaces` rule** takes pretokenised text as it is: tokens between white space, a sentence a line.
+**The `spaces` rule** takes pretokenized text as it is: tokens between white space, a sentence a line.
 
 **Any callable** `line -> tokens`, or `line -> list of token lists`, can stand in for the rule. Languages written
 without spaces need one.
@@ -49,7 +49,7 @@ RULE_VERSION = 1  # raised when the same options cut text otherwise
 TokenFn = Callable[[str], Iterable[Any]]
 
 
-class TokenisedText(NamedTuple):
+class TokenizedText(NamedTuple):
     """The tokens of a piece of text, numbered by first appearance in it."""
 
     types: list[bytes]  # distinct tokens
@@ -82,12 +82,12 @@ class Tokenizer:
             raise InputError(f"Tokenizer lower={short(self.lower)} must be True or False.")
 
     def describe(self) -> dict[str, Any]:
-        """For a manifest: what it takes to repeat the tokenisation."""
+        """For a manifest: what it takes to repeat the tokenization."""
         return {**asdict(self), "version": RULE_VERSION}
 
-    def tokenise(self, data: bytes, *, tokenised: bool = False, keep_empty: bool = False) -> TokenisedText:
-        """Tokenise valid UTF-8; `tokenised` text is taken by the spaces rule whatever the rule is."""
-        return _number(*self._spans(data, tokenised, keep_empty))
+    def tokenize(self, data: bytes, *, tokenized: bool = False, keep_empty: bool = False) -> TokenizedText:
+        """Tokenize valid UTF-8; `tokenized` text is taken by the spaces rule whatever the rule is."""
+        return _number(*self._spans(data, tokenized, keep_empty))
 
     def __call__(self, text: str) -> list[list[str]]:
         """The sentences of a text as token lists."""
@@ -101,13 +101,13 @@ class Tokenizer:
         ends = np.cumsum(lengths).tolist()
         return [tokens[end - n : end] for end, n in zip(ends, lengths.tolist(), strict=True)]
 
-    def _spans(self, data: bytes, tokenised: bool, keep_empty: bool) -> tuple[Any, Any, Any]:
+    def _spans(self, data: bytes, tokenized: bool, keep_empty: bool) -> tuple[Any, Any, Any]:
         from undertow.text import tokenizer_kernel as kernel
 
         array = np.frombuffer(data, dtype=np.uint8)
         table, lower_table = kernel.character_tables()
         spans: tuple[Any, Any, Any]
-        if tokenised or self.rule == "spaces":
+        if tokenized or self.rule == "spaces":
             spans = kernel.spaces_rule(array, lower_table, self.lower, keep_empty)
         else:
             spans = kernel.words_rule(
@@ -134,9 +134,9 @@ class CallableTokenizer:
         name = getattr(self.function, "__qualname__", type(self.function).__qualname__)
         return {"rule": "callable", "name": f"{getattr(self.function, '__module__', '?')}.{name}"}
 
-    def tokenise(self, data: bytes, *, tokenised: bool = False, keep_empty: bool = False) -> TokenisedText:
-        if tokenised:
-            return Tokenizer(rule="spaces").tokenise(data, keep_empty=keep_empty)
+    def tokenize(self, data: bytes, *, tokenized: bool = False, keep_empty: bool = False) -> TokenizedText:
+        if tokenized:
+            return Tokenizer(rule="spaces").tokenize(data, keep_empty=keep_empty)
         sentences = [s for line in data.decode("utf-8").split("\n") for s in self._line(line)]
         return number_sentences(sentences)
 
@@ -166,7 +166,7 @@ def check_rule(described: Any) -> None:
     raise InputError(f"The tokenizer's rule {short(described, 200)} is none that undertow writes.")
 
 
-def number_sentences(sentences: Any) -> TokenisedText:
+def number_sentences(sentences: Any) -> TokenizedText:
     """Token lists to numbered tokens, with each new word checked once; empty sentences are dropped."""
     types: dict[str, int] = {}
     ids: list[int] = []
@@ -182,7 +182,7 @@ def number_sentences(sentences: Any) -> TokenisedText:
         if tokens:
             lengths.append(len(tokens))
     id_array = np.array(ids, dtype=np.uint32)
-    return TokenisedText(
+    return TokenizedText(
         [t.encode("utf-8") for t in types],
         np.bincount(id_array, minlength=len(types)).astype(np.int64),
         id_array,
@@ -217,13 +217,13 @@ def checked_sentences(X: Any) -> Iterator[list[str]]:
         yield tokens
 
 
-def _number(out: NDArray[np.uint8], bounds: NDArray[np.int64], lengths: NDArray[np.int64]) -> TokenisedText:
+def _number(out: NDArray[np.uint8], bounds: NDArray[np.int64], lengths: NDArray[np.int64]) -> TokenizedText:
     from undertow.text.tokenizer_kernel import intern_tokens
 
     ids, pool, edges, counts = intern_tokens(out, bounds)
     raw = pool.tobytes()
     types = [raw[a:b] for a, b in itertools.pairwise(edges.tolist())]
-    return TokenisedText(types, counts, ids, lengths.copy())
+    return TokenizedText(types, counts, ids, lengths.copy())
 
 
 def as_tokenizer(

@@ -1,4 +1,4 @@
-"""The compiled inner loops of the tokenizer: bytes in, tokens as spans of normalised bytes out.
+"""The compiled inner loops of the tokenizer: bytes in, tokens as spans of normalized bytes out.
 
 `tests/oracles/plain_tokenizer.py` is the same rule written for reading; the two agree on every input.
 """
@@ -155,7 +155,7 @@ def words_rule(
 ) -> Any:
     """Apply the word rule (see `tokenizer`) to valid UTF-8.
 
-    Returns (normalised bytes, token bounds of length n_tokens + 1, number of tokens in each sentence).
+    Returns (normalized bytes, token bounds of length n_tokens + 1, number of tokens in each sentence).
     """
     n = len(data)
     out = np.empty(3 * n + 8, dtype=np.uint8)  # a digit may become "NUM", a letter's lower case may be longer

@@ -12,9 +12,6 @@ from undertow.models.dynamic.map_data import MapData
 
 Floats = NDArray[np.float64]
 
-# a Gaussian lies within this many standard deviations with 90 % probability, in one and in two dimensions
-RADIUS_90 = {1: 1.6448536269514722, 2: 2.145966026289347}
-
 
 class Plane(NamedTuple):
     """What is drawn: one rotation of all frames alike, so that distances and movements stay what they are."""

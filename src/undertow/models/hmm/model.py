@@ -54,8 +54,8 @@ from undertow.models.hmm import queries as hmm_queries
 from undertow.models.hmm import storage as hmm_storage
 from undertow.models.hmm.init import EMStart, choose_blocks, initial_params, resume
 from undertow.models.hmm.initial_counts import INITS
-from undertow.models.hmm.params import AnyStats, Emission, Params
-from undertow.models.hmm.partial import SeenText, continuation
+from undertow.models.hmm.params import Emission, Params
+from undertow.models.hmm.partial import HMMStats, SeenText, continuation
 from undertow.text.corpus import Corpus
 from undertow.text.lag_counts import LagCounts
 
@@ -334,7 +334,7 @@ class HMM(Estimator):
         chunks: list[list[hmm_em.Shard]],
         other: Corpus | None,
         engine: Engine | None,
-        earlier: AnyStats | None = None,
+        earlier: HMMStats | None = None,
         checkpoint: OpenCheckpoint | None = None,
     ) -> FitResult[Params]:
         held_out = (

@@ -27,7 +27,9 @@ from undertow.kernels.chain.sparse import BlockStats
 from undertow.kernels.chain.sparse_low_rank import BlockLowRankStats
 from undertow.kernels.types import F64, I64
 from undertow.models.hmm.em import BlockMStep, PlainMStep, Shard, unseen_mass
-from undertow.models.hmm.params import AnyStats, BlockParams, Params, PlainParams, PlainStats
+from undertow.models.hmm.params import BlockParams, Params, PlainParams, PlainStats
+
+HMMStats = PlainStats | BlockStats | BlockLowRankStats  # expected counts; additive
 
 MOST_STEPS = 1000  # of the fixed point (1)
 SETTLED = 1e-7  # it ends when a step moves no more probability than this
@@ -56,7 +58,7 @@ class Continuation(NamedTuple):
 
     params: Params
     m_step: Any
-    earlier: AnyStats  # expected counts of the text read before
+    earlier: HMMStats  # expected counts of the text read before
 
 
 def occupancy(params: Params, seen: SeenText) -> F64:
@@ -259,4 +261,4 @@ def _choose_blocks(
     return np.asarray(best, dtype=np.int32)
 
 
-__all__ = ["Continuation", "SeenText", "continuation", "occupancy"]
+__all__ = ["Continuation", "HMMStats", "SeenText", "continuation", "occupancy"]
