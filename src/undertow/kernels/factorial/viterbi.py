@@ -8,7 +8,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from undertow.kernels.factorial.words import Emission, FactorialParams, Floats
+from undertow.kernels.factorial.words import Emission, FactorialParams
+from undertow.kernels.types import F64, I64
 
 
 @njit(cache=True, nogil=True)
@@ -80,12 +81,12 @@ def _path(words: Any, log_factors: Any, log_norm: Any, log_initial: Any, log_A: 
 
 def joint_viterbi(
     ids: NDArray[Any],
-    offsets: NDArray[np.int64],
+    offsets: I64,
     missing: NDArray[np.bool_] | None,
     params: FactorialParams,
     e: Emission,
-    log_norm: Floats,
-) -> tuple[NDArray[np.int64], Floats]:
+    log_norm: F64,
+) -> tuple[I64, F64]:
     """The best joint states (N,) as codes, the last layer fastest, and each sentence's log-probability with them."""
     M, K = params.initial.shape
     words = np.asarray(ids, dtype=np.int64)
@@ -104,15 +105,15 @@ def joint_viterbi(
     return codes, log_prob
 
 
-def codes_to_states(codes: NDArray[np.int64], n_layers: int, n_states: int) -> NDArray[np.int64]:
+def codes_to_states(codes: I64, n_layers: int, n_states: int) -> I64:
     """(N, M) states of the layers from joint codes."""
     units = n_states ** np.arange(n_layers - 1, -1, -1)
-    states: NDArray[np.int64] = (codes[:, None] // units) % n_states
+    states: I64 = (codes[:, None] // units) % n_states
     return states
 
 
-def states_to_codes(states: NDArray[Any], n_states: int) -> NDArray[np.int64]:
+def states_to_codes(states: NDArray[Any], n_states: int) -> I64:
     """(N,) joint codes from states (N, M) of the layers."""
     units = n_states ** np.arange(states.shape[1] - 1, -1, -1)
-    codes: NDArray[np.int64] = states.astype(np.int64) @ units
+    codes: I64 = states.astype(np.int64) @ units
     return codes
