@@ -22,7 +22,7 @@ import numpy as np
 from bench import best_of, gemm_rate, parser, peak_bytes, print_header, print_row, side_by_side
 from undertow.kernels.factorial.exact import exact_posterior
 from undertow.kernels.factorial.variational import WordTable, variational_posterior
-from undertow.kernels.factorial.words import FactorialParams, bounded, emission, log_normaliser
+from undertow.kernels.factorial.words import FactorialParams, bounded, emission, log_normalizer
 
 
 def drawn(M: int, K: int, V: int) -> FactorialParams:
@@ -58,7 +58,7 @@ def exact_rate(M: int, K: int, V: int, n_tokens: int) -> tuple[float, float]:
     """Tokens a second of a whole exact E-step: one thread (processor time), two (clock)."""
     params = drawn(M, K, V)
     e = emission(params.theta)
-    log_norm = log_normaliser(e)
+    log_norm = log_normalizer(e)
     shards = [text(V, n_tokens, seed) for seed in range(2)]
     exact_posterior(*text(V, 200), params, e, log_norm)  # compiles
 
@@ -74,7 +74,7 @@ def sweep_rate(M: int, K: int, V: int, n_tokens: int, bound: str) -> tuple[float
     params = drawn(M, K, V)
     e = emission(params.theta)
     table = WordTable.of(e) if bound != "mean_field" else None
-    log_norm = log_normaliser(e) if bound == "mean_field" else None
+    log_norm = log_normalizer(e) if bound == "mean_field" else None
     shards = [text(V, n_tokens, seed) for seed in range(2)]
 
     def work(n: int) -> Callable[[int], None]:

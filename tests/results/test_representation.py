@@ -118,7 +118,7 @@ def test_tokens_that_the_rule_cuts_have_what_the_model_says_of_their_head(lds: L
 
 
 def test_a_model_that_is_fitted_later_or_again(lds: LDS, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(representation, "MOST_KNOWN", 2)
+    monkeypatch.setattr(representation, "MAX_CACHED", 2)
     model = LDS()
     vectors = Vectors(model)
     vars(model).update(vars(lds))

@@ -23,6 +23,7 @@ from undertow.errors import InputError
 from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, PairSparse
 from undertow.kernels.chain.inference import ChainParams
 from undertow.kernels.chain.operators import Dense, LowRank
+from undertow.kernels.types import I64
 from undertow.models.constraints import check_random_state
 from undertow.models.fitting import (
     CheckpointSource,
@@ -90,8 +91,8 @@ def as_params(tables: LogTables, shape: Shape, unseen: float = 0.0, dtype: Any =
     return BlockParams(blocks, array(tables.initial), transition, flat)
 
 
-def _pair_order(first: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where the entries of a row-major (Z, Z) matrix are found when it is laid out pair of blocks by pair of blocks."""
+def _pair_order(first: I64) -> I64:
+    """Indices into a row-major (Z, Z) matrix that list it pair of blocks by pair of blocks."""
     Z, sizes = int(first[-1]), np.diff(first)
     square = np.arange(Z * Z).reshape(Z, Z)
     G = len(sizes)
@@ -99,8 +100,8 @@ def _pair_order(first: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate(parts)
 
 
-def _pair_sparse(T: NDArray[Any], first: NDArray[np.int64]) -> PairSparse:
-    """A full matrix as pairs of blocks, all of which are there."""
+def _pair_sparse(T: NDArray[Any], first: I64) -> PairSparse:
+    """A full matrix as a PairSparse one that has all pairs of blocks."""
     G, sizes = len(first) - 1, np.diff(first)
     starts = np.concatenate(([0], np.cumsum(np.outer(sizes, sizes).ravel()))).astype(np.int64)
     pair = np.arange(G * G, dtype=np.int32).reshape(G, G)
@@ -146,7 +147,7 @@ def _by_block(flat: NDArray[Any], starts: Any, first: Any, word_block: NDArray[A
 
 
 def expected_loss(tables: LogTables, counts: Counts, n_tokens: float) -> Tensor:
-    """−Σ n log(probability) a token; its gradient is that of −log p(text) a token."""
+    """−Σ n log(probability) per token; its gradient is that of −log p(text) per token."""
     pairs = [(tables.initial, counts.initial), (tables.T, counts.T), (tables.R, counts.R), (tables.E, counts.E)]
     total: Any = 0.0
     for logs, n in [*pairs, *zip(tables.emission, counts.emission, strict=True)]:
@@ -159,8 +160,8 @@ def expected_loss(tables: LogTables, counts: Counts, n_tokens: float) -> Tensor:
 
 
 class Batch(NamedTuple):
-    ids: NDArray[np.int64]
-    bounds: NDArray[np.int64]
+    ids: I64
+    bounds: I64
 
 
 def batches(corpus: Corpus, batch_tokens: int, carry: bool) -> list[Batch]:
@@ -178,7 +179,7 @@ def batches(corpus: Corpus, batch_tokens: int, carry: bool) -> list[Batch]:
     return out
 
 
-def drop_states(first: NDArray[np.int64], share: float, rng: np.random.Generator) -> NDArray[np.int64] | None:
+def drop_states(first: I64, share: float, rng: np.random.Generator) -> I64 | None:
     """The states that stay when `share` of each block is dropped, at least one a block; None if all stay."""
     if share <= 0:
         return None
@@ -189,8 +190,8 @@ def drop_states(first: NDArray[np.int64], share: float, rng: np.random.Generator
     return np.concatenate(kept)
 
 
-def gradient_step(network: Network, batch: Batch, kept: NDArray[np.int64] | None, dtype: Any = np.float32) -> float:
-    """Leave the gradient of −log p(batch) a token in the weights; returns log p(batch)."""
+def gradient_step(network: Network, batch: Batch, kept: I64 | None, dtype: Any = np.float32) -> float:
+    """Add the gradient of −log p(batch) per token to the weights' gradients; returns log p(batch)."""
     tables = network.log_tables(kept)
     params = as_params(tables, network.shape, dtype=dtype)
     stats = params.statistics(batch.ids, batch.bounds)

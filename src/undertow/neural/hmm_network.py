@@ -1,20 +1,18 @@
-"""The parameters of a hidden Markov model as the output of a network: states share what they have in common.
+"""The parameters of a hidden Markov model as the output of a network, so that similar states share parameters.
 
-A state has embeddings: one to leave from, one to arrive at, one to emit words with. The generalised softmax turns the
-first two into a transition through F features,
+A state has three embeddings: for leaving it, for arriving at it, and for the words it emits. The generalized softmax
+turns the first two into a transition through F features,
 
     T = diag(d) φ(U) φ(V)',   φ(u) = exp(W u − ‖u‖²/2),
 
 which is a product of two distributions: with s_f = Σ_z φ(v_z)_f, R_zf ∝ φ(u_z)_f s_f and E_fz' = φ(v_z')_f / s_f. In
-logarithms both are softmaxes, so that no exponential can overflow: adding log s_f to the logits of R is what puts back
-the maximum that the softmax of E takes away. Without a rank T is the softmax of U V'.
+logarithms both are softmaxes, so that no exponential can overflow. Without a rank T is the softmax of U V'.
 
-W is learned, or frozen at random to see what the learning is worth: "orthogonal" has rows in orthogonal groups with the
-lengths of Gaussian vectors, for which φ(u)·φ(v) has the mean e^{u·v}. "fourier": cosines and sines of random
-frequencies may be negative and can be no probabilities, so they serve as logarithms, φ(u) = exp(κ cos or sin(Wu)) with
-κ learned.
+W is learned, or random and fixed for comparison: "orthogonal" has rows in orthogonal groups with the lengths of
+Gaussian vectors, for which φ(u)·φ(v) has the mean e^{u·v}. "fourier": cosines and sines of random frequencies may be
+negative and cannot be probabilities, so they are used as logarithms, φ(u) = exp(κ cos or sin(Wu)) with κ learned.
 
-No class of PyTorch is subclassed: a network is its dictionary of tensors and some functions of it.
+A network is a dictionary of tensors and some functions of it, not a subclass of PyTorch's Module.
 """
 
 from __future__ import annotations
@@ -27,6 +25,7 @@ import torch
 from numpy.typing import NDArray
 
 from undertow.errors import InputError
+from undertow.kernels.types import I64
 
 Tensor = torch.Tensor
 __all__ = ["FEATURES", "LogTables", "Network", "Shape", "Tensor", "orthogonal_rows", "torch"]
@@ -34,10 +33,10 @@ FEATURES = ("learned", "orthogonal", "fourier")
 
 
 class Shape(NamedTuple):
-    """What does not change while a network learns."""
+    """Sizes and settings of a network, which training does not change."""
 
-    first: NDArray[np.int64]  # (G + 1,) states of each block
-    word_block: NDArray[np.int64]  # (V,); −1 for a word the text does not have
+    first: I64  # (G + 1,) states of each block
+    word_block: I64  # (V,); −1 for a word the text does not have
     rank: int | None
     width: int  # of the embeddings
     features: str
@@ -52,15 +51,15 @@ class Shape(NamedTuple):
 
 
 class LogTables(NamedTuple):
-    """Logarithms of all probabilities, for the states `kept`; what the loss multiplies with expected counts."""
+    """Logarithms of all probabilities of the states `kept`; the loss multiplies them by expected counts."""
 
     initial: Tensor  # (Z,)
     T: Tensor | None  # (Z, Z)
     R: Tensor | None  # (Z, F)
     E: Tensor | None  # (F, Z)
     emission: list[Tensor]  # (k, V_b) for each block
-    kept: NDArray[np.int64]  # (Z,) which states of the whole these are
-    first: NDArray[np.int64]  # (G + 1,) blocks among the kept
+    kept: I64  # (Z,) which states of the whole these are
+    first: I64  # (G + 1,) blocks among the kept
 
 
 class Network:
@@ -129,7 +128,7 @@ class Network:
         W = self.weights["features"] if "features" in self.weights else self.frozen["features"]
         return x @ W.T - 0.5 * (x * x).sum(dim=1, keepdim=True)
 
-    def log_tables(self, kept: NDArray[np.int64] | None = None) -> LogTables:
+    def log_tables(self, kept: I64 | None = None) -> LogTables:
         """The tables of all states, or of those kept when the others are dropped."""
         states = np.arange(self.shape.n_states) if kept is None else np.asarray(kept)
         first = np.searchsorted(states, self.shape.first)
@@ -147,7 +146,7 @@ class Network:
         initial = torch.log_softmax(w["initial"][at], dim=0)
         return LogTables(initial, T, R, E, self._emission(at, first), states, first)
 
-    def _emission(self, at: Tensor, first: NDArray[np.int64]) -> list[Tensor]:
+    def _emission(self, at: Tensor, first: I64) -> list[Tensor]:
         w = self.weights
         hidden = self._residual(w["emit"][at], "emit")
         hidden = torch.nn.functional.layer_norm(hidden, (self.shape.width,))

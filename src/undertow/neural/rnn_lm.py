@@ -2,8 +2,8 @@
 
     h_t = σ(W h_{t−1} + E[x_t] + b)        p(x_{t+1} | x_≤t) = softmax(U h_t + c)
 
-The Kalman filter is this network without the squashing. σ is close to linear near its middle, so the filter's states,
-scaled to a small deviation, run through it almost unchanged: from that start, training only has to improve.
+The Kalman filter is this network without the nonlinearity. σ is close to linear near its middle, so that the filter's
+states, scaled to a small deviation, pass through it almost unchanged: training starts from a working filter.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from undertow.models.base import Sentences, encode_sentences
 from undertow.models.lds.model import LDS
 
 NONLINEARITIES = ("sigmoid", "tanh")
-TEMPERATURES = np.geomspace(0.02, 1.0, 12)  # tried for the output layer; at 1 the perplexity of real text is absurd
+TEMPERATURES = np.geomspace(
+    0.02, 1.0, 12
+)  # tried for the output layer; at 1 the perplexity of real text is far too high
 
 
 class _Recurrence(torch.autograd.Function):
     """h_t = σ(W h_{t−1} + x_t + b) for all steps, with back-propagation through time written out.
 
-    Equal to the loop that autograd would record; the steps are small, and most of that loop's time would go into
-    keeping its record.
+    Equal to the loop that autograd would record; the steps are small, and recording them would take most of the time.
     """
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Training of a language model by Mikolov's schedule (2012): a constant rate until validation stalls, then halved."""
+"""Training of a language model by Mikolov's schedule (2012): a constant rate until validation stalls, then halving."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ CHUNK_NUMBERS = 1 << 19  # tokens × words whose scores are held at once: 2 MB o
 
 
 class _Chunk(NamedTuple):
-    """Some tokens' words as softmax sees them."""
+    """Unnormalized probabilities of the next word for some tokens."""
 
     at: slice
-    exps: Tensor  # (n, V) exp(score − the token's largest); of the next chunk when that is asked for
+    exps: Tensor  # (n, V) exp(score − the token's largest); overwritten by the next chunk
     weight: Tensor  # (n, 1) their sums
     loss: Tensor  # summed over the tokens
 
 
 def _chunks(h: Tensor, U: Tensor, c: Tensor, y: Tensor) -> Iterator[_Chunk]:
-    """softmax(U h + c) against the words y, a few tokens at a time: their scores stay near the processor."""
+    """Cross-entropy of softmax(U h + c) with the words y, a few tokens at a time so that their scores stay in cache."""
     step = max(1, CHUNK_NUMBERS // len(U))
     space = h.new_empty((step, len(U)))
     for a in range(0, len(y), step):
@@ -42,10 +42,10 @@ def _chunks(h: Tensor, U: Tensor, c: Tensor, y: Tensor) -> Iterator[_Chunk]:
 
 
 class _NextWordLoss(torch.autograd.Function):
-    """Mean cross-entropy of softmax(U h + c), with its gradients taken on the way.
+    """Mean cross-entropy of softmax(U h + c), with its gradients computed in the forward pass.
 
-    Equal to `cross_entropy(linear(h, U, c), y)`, but each score is turned in place into its own gradient, where the
-    general form goes over all of them several times, in fresh memory.
+    Equal to `cross_entropy(linear(h, U, c), y)`, but each score is turned into its gradient in place, where the general
+    form passes over all scores several times, in new memory.
     """
 
     @staticmethod
@@ -79,7 +79,7 @@ def next_word_loss(model: RNNLM, states: Tensor, targets: Tensor) -> Tensor:
 
 
 class Epoch(NamedTuple):
-    """What one pass over the training text came to."""
+    """The result of one pass over the training text."""
 
     number: int  # from 1; 0 is the start
     rate: float
@@ -89,7 +89,7 @@ class Epoch(NamedTuple):
 
 
 def lanes(ids: NDArray[Any], n_lanes: int) -> Tensor:
-    """A stream of ids as (n_lanes, length): each lane reads its own part from the left, the rest is left out."""
+    """A stream of ids as (n_lanes, length): consecutive parts of equal length; what is left over is dropped."""
     length = len(ids) // n_lanes
     if length < 2:
         raise InputError(f"{len(ids)} words are too few for {n_lanes} lanes: give more text or fewer lanes.")
@@ -98,7 +98,7 @@ def lanes(ids: NDArray[Any], n_lanes: int) -> Tensor:
 
 @torch.no_grad()
 def perplexity(model: RNNLM, ids: NDArray[Any], *, n_lanes: int = 1, steps: int = 128) -> float:
-    """Of every word of the stream but the first of each lane; the state is carried along."""
+    """Perplexity of all words of the stream except the first of each lane; the state is carried along."""
     text, state, total = lanes(ids, n_lanes), None, 0.0
     for a in range(0, text.shape[1] - 1, steps):
         x, y = text[:, a : min(a + steps, text.shape[1] - 1)], text[:, a + 1 : a + 1 + steps]
@@ -123,11 +123,11 @@ def train(
     valid_lanes: int = 1,
     callback: Callable[[Epoch], object] | None = None,
 ) -> list[Epoch]:
-    """Plain gradient descent with truncated back-propagation; the model ends with its best parameters.
+    """Train by gradient descent with truncated back-propagation; the model keeps its best parameters.
 
-    Validation has stalled when its perplexity fell by less than the factor `enough`. The rate is constant until that
-    happens, then halved before every epoch, until it happens again. Validation text is read in `valid_lanes` parts side
-    by side, which is faster than as one stream.
+    Validation has stalled when its perplexity falls by less than the factor `enough`. The rate is constant until that
+    happens, then halved before every epoch until it happens again. Validation text is read in `valid_lanes` parts side
+    by side, which is faster than one stream.
     """
     began = time.perf_counter()
     text = lanes(train_ids, n_lanes)
@@ -158,17 +158,17 @@ def _copy(model: RNNLM) -> dict[str, Tensor]:
 
 
 def _one_epoch(model: RNNLM, text: Tensor, rate: float, steps: int, clip: float) -> float:
-    optimiser = torch.optim.SGD(model.parameters(), lr=rate)
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
     state: Tensor | None = None
     total, n = 0.0, 0
     for a in range(0, text.shape[1] - 1, steps):
         x, y = text[:, a : min(a + steps, text.shape[1] - 1)], text[:, a + 1 : a + 1 + steps]
-        optimiser.zero_grad(set_to_none=True)
+        optimizer.zero_grad(set_to_none=True)
         states = model.states(x, state)
         loss = next_word_loss(model, states, y)
         loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(model.parameters(), clip)
-        optimiser.step()
+        optimizer.step()
         state = states[:, -1].detach()
         total, n = total + float(loss.detach()) * y.numel(), n + y.numel()
     return math.exp(min(total / n, 700.0))

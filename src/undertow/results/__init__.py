@@ -1,4 +1,4 @@
-"""What people take away from a text or a model."""
+"""Results: word clusters, mixtures of models, taggers, word pairs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from undertow.results.word_clusters import WordClusters
 
-# Loaded on first use, as the package's own names are
+# imported on first use, as the names of the package are
 _WHERE = {"WordClusters": "undertow.results.word_clusters"}
 
 __all__ = ["WordClusters"]

@@ -1,7 +1,7 @@
-"""Several language models as one: the mean of their probabilities for each token.
+"""Linear interpolation of language models: a weighted mean of their probabilities of each token.
 
-Models of one text that differ in their blocks or seeds make different mistakes about rare words; the mean makes fewer.
-This is a mixture at every token, not a hidden Markov model: it predicts, but has no states of its own.
+Models of one text that differ in their blocks or seeds make different mistakes about rare words; their mean makes
+fewer. The mixture predicts, but has no hidden states of its own.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from undertow.errors import InputError
+from undertow.kernels.types import F64
 from undertow.models.base import Sentences
 from undertow.text.corpus import Corpus
 from undertow.text.vocabulary import Vocabulary
@@ -111,7 +111,7 @@ class Interpolation:
             self.weights /= self.weights.sum()
         return self
 
-    def log_probabilities(self, X: Sentences) -> list[npt.NDArray[np.float64]]:
+    def log_probabilities(self, X: Sentences) -> list[F64]:
         """log p(token | tokens before it).
 
         Parameters
@@ -130,7 +130,7 @@ class Interpolation:
         mixed = np.logaddexp.reduce(logs + weights, axis=0) if logs.shape[1] else np.empty(0)
         return np.split(mixed, np.cumsum(lengths)[:-1]) if lengths else []
 
-    def _logs(self, X: Sentences) -> tuple[npt.NDArray[np.float64], list[int]]:
+    def _logs(self, X: Sentences) -> tuple[F64, list[int]]:
         """(models, tokens), and the lengths of the sentences."""
         if not isinstance(X, Corpus | list | tuple) and isinstance(X, Iterable):
             X = list(X)

@@ -1,4 +1,4 @@
-"""The word pairs that tell most at a lag."""
+"""The word pairs with the most mutual information at a lag."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from undertow.text.lag_counts import LagCounts
 
 
 class Pair(NamedTuple):
-    """`second` came k tokens after `first`, `times` times; `gain` is what the pair adds to the mutual information."""
+    """A pair of words at a lag k: `second` came k tokens after `first`, `times` times.
+
+    `gain` is the pair's share in the mutual information.
+    """
 
     first: str
     second: str

@@ -1,11 +1,11 @@
-"""Word clusters in a binary tree, as Brown's: words that stand in like company, each with a bit string for its place.
+"""Word clusters in a binary tree, as Brown clusters: words with similar neighbours share a bit string.
 
-Two steps. The exchange algorithm (`kernels.exchange`) puts every word into one of G classes so that a class bigram
-model makes the text most probable; then the classes are merged two by two, always the pair that loses least mutual
-information (`kernels.brown`). Brown's own algorithm merges from the words up and never moves a word again; this one
-moves every word until it stands where it belongs, which reaches a higher mutual information and is faster.
+Two steps. The exchange algorithm (`kernels.words.exchange`) assigns every word to one of G classes so that a class
+bigram model makes the text most probable; then the classes are merged two by two, always the pair that loses least
+mutual information (`kernels.words.brown`). Brown's own algorithm merges from the words up and never moves a word again;
+this one moves words until no move helps, which reaches a higher mutual information and is faster.
 
-The text file is the one other programs know: a line a word, `bit string TAB word TAB count`.
+The text file has the usual format: a line for each word, `bit string TAB word TAB count`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import numpy.typing as npt
 from undertow.atomic import finished_file
 from undertow.engine import Engine
 from undertow.errors import InputError
+from undertow.kernels.types import I64
 from undertow.kernels.words.brown import bit_paths, merge_classes
 from undertow.kernels.words.exchange import Pass, class_counts, exchange_passes
 from undertow.models.base import (
@@ -215,7 +216,7 @@ class WordClusters(Estimator):
         order = np.argsort(-self.vocabulary_.counts, kind="stable")
         self._order = order[self.clusters_[order] >= 0]  # words that have a cluster, by falling count
 
-    # --- questions --------------------------------------------------------------------------------------
+    # --- queries ----------------------------------------------------------------------------------------
 
     def path(self, word: str) -> str:
         """The bit string of a word's cluster.
@@ -394,9 +395,9 @@ class WordClusters(Estimator):
         strings = isinstance(paths, list) and all(isinstance(p, str) and re.fullmatch("[01]+", p) for p in paths)
         if not strings or not -1 <= clusters.min() <= clusters.max() < len(paths):
             raise InputError("the clusters and their paths do not belong together.")
-        ordered = sorted(paths)  # a path that goes on from another stands right behind it, or behind others that do
+        ordered = sorted(paths)  # right after a path come the paths that continue it, if there are any
         if any(after.startswith(before) for before, after in itertools.pairwise(ordered)):
-            raise InputError("the path of a cluster goes through another cluster: they are no leaves of one tree.")
+            raise InputError("the path of a cluster continues that of another: they are not leaves of one tree.")
 
     def _restore(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
         if ((tensors["clusters"] >= 0) != (self.vocabulary_.counts > 0)).any():
@@ -406,9 +407,7 @@ class WordClusters(Estimator):
         self._prepare()
 
 
-def _pass_iterations(
-    passes: Iterator[Pass], unigram: npt.NDArray[np.int64], n_done: int
-) -> Iterator[Iteration[npt.NDArray[np.int32]]]:
+def _pass_iterations(passes: Iterator[Pass], unigram: I64, n_done: int) -> Iterator[Iteration[npt.NDArray[np.int32]]]:
     """The passes of the exchange algorithm after its start; the objective is the mean log-probability of a token."""
     n_tokens = float(unigram.sum())
     constant = float((unigram * np.log(unigram)).sum())  # the term that the objective of the passes leaves out

@@ -25,7 +25,7 @@ from undertow.kernels.factorial.words import (
     bounded,
     emission,
     expected_words,
-    log_normaliser,
+    log_normalizer,
 )
 
 SIZES = [(1, 3, 5), (2, 2, 4), (3, 2, 6), (2, 3, 4)]  # M, K, V
@@ -54,7 +54,7 @@ def some_text(V, seed=0, lengths=(1, 7, 0, 12, 1, 20), missing=0.1):
 
 def exact(params, text, **options):
     e = emission(params.theta)
-    return exact_posterior(*text, params, e, log_normaliser(e), **options)
+    return exact_posterior(*text, params, e, log_normalizer(e), **options)
 
 
 def chains(params, text, **options):
@@ -68,7 +68,7 @@ def chains(params, text, **options):
 def test_normaliser_and_expected_words(M, K, V):
     params = model(M, K, V)
     e = emission(params.theta)
-    log_norm = log_normaliser(e, block_numbers=7)  # several blocks of words
+    log_norm = log_normalizer(e, block_numbers=7)  # several blocks of words
     B = flat_hmm(*params)[2]
     states = np.array(joint_states(M, K))
     for s, state in enumerate(states):
@@ -183,7 +183,7 @@ def test_joint_viterbi_against_all_paths(M, K, V):
     params = model(M, K, V, scale=1.5)
     ids, offsets, missing = flat(SENTENCES)
     e = emission(params.theta)
-    codes, log_prob = joint_viterbi(ids, offsets, missing, params, e, log_normaliser(e))
+    codes, log_prob = joint_viterbi(ids, offsets, missing, params, e, log_normalizer(e))
     states = codes_to_states(codes, M, K)
     assert_array_equal(states_to_codes(states, K), codes)
     for i, words in enumerate(SENTENCES):

@@ -24,7 +24,7 @@ from undertow import HMM, Corpus, FactorialHMM, LagCounts, load
 from undertow.engine import DaskCluster, Processes, Threads
 from undertow.errors import FormatError, InputError
 from undertow.kernels.chain.small import forward_backward_logs
-from undertow.kernels.factorial.words import FactorialParams, bounded, emission, expected_words, log_normaliser
+from undertow.kernels.factorial.words import FactorialParams, bounded, emission, expected_words, log_normalizer
 from undertow.models.base import CostWarning
 from undertow.models.factorial.em import EMSettings, cut_batches, m_step, passes, scale_layers, smoothed, word_shares
 from undertow.models.factorial.init import subspace_clusters, word_clusters
@@ -116,7 +116,7 @@ def test_expected_words_by_finite_differences():
     visits = 10 * rng.random(8)
     words = rng.random((6, 3, 2))
     e = emission(params.theta)
-    expected = np.stack([expected_words(e, visits, log_normaliser(e), m) for m in range(3)], axis=1)
+    expected = np.stack([expected_words(e, visits, log_normalizer(e), m) for m in range(3)], axis=1)
     slope = words - expected
     assert_allclose(slope, word_gradient(params.theta, words, visits), rtol=1e-10, atol=1e-12)
     for place in itertools.product(range(6), range(3), range(2)):
@@ -241,7 +241,7 @@ def test_batches_are_kept_and_replaced(corpus, monkeypatch):
 
 def test_long_texts_have_longer_batches(corpus, monkeypatch):
     monkeypatch.setattr("undertow.models.factorial.em.SHARD_TOKENS", 50)
-    monkeypatch.setattr("undertow.models.factorial.em.HELD_BYTES", 2 * 4 * 6 * len(corpus.vocabulary))  # two
+    monkeypatch.setattr("undertow.models.factorial.em.MAX_STATS_BYTES", 2 * 4 * 6 * len(corpus.vocabulary))  # two
     seen = []
     monkeypatch.setattr("undertow.models.factorial.em.m_step", lambda stats, params, **_: seen.append(1) or params)
     FactorialHMM(2, n_states=3, n_iter=1, batch_size=50, init="random", random_state=0).fit(corpus)

@@ -1,12 +1,12 @@
 """Exact inference in a factorial HMM: forward–backward over the joint states, one layer's transition at a time.
 
-A step through all layers costs M K^{M+1} multiply-adds instead of K^{2M}, and no word but the observed one is looked
-at: Z(s) is a table. Sentences of like length are taken LANES at a time, one in each lane of the vectors; a sentence
-that has ended goes on with missing words, which changes nothing: β stays 1.
+A step through all layers costs M K^{M+1} multiply-adds instead of K^{2M}, and only the observed word is read: Z(s) is
+a table. LANES sentences of similar length run side by side, one in each lane of the vectors; after its end a sentence
+is padded with missing words, which leaves β = 1.
 
-Layer m's expected steps need the joint states before it on the old side and behind it on the new side:
+The expected transitions of layer m combine layers before m at the new token with layers after m at the old one:
 ξ^m(i, j) = A^m_ij Σ_rest L_m(…, i, …) R_m(…, j, …), where L_m is α pushed through the layers before m and R_m is
-p(y|·)β pulled through those behind m; these are what push and pull pass through anyway.
+p(y|·)β pulled through the layers after m. Both are intermediate results of push and pull.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from numba import njit
 from numpy.typing import NDArray
 
 from undertow.kernels.factorial.row_products import VECTOR_BYTES, dots, flush_tiny, mix, set_control_word
-from undertow.kernels.factorial.words import Emission, FactorialParams, Floats
+from undertow.kernels.factorial.words import Emission, FactorialParams
 from undertow.kernels.lanes import groups_of_lanes
+from undertow.kernels.types import F64, I64
 
-MEMORY = 1 << 27  # bytes of α that a group of sentences may keep; longer ones are cut and α computed again
+MEMORY = 1 << 27  # bytes of α stored for a group of sentences; longer ones go in segments whose α is recomputed
 MISSING, ENDED = -1, -2
-TINY = {np.dtype(np.float32): 1e-25, np.dtype(np.float64): 1e-250}  # below this a step has lost too many digits
+TINY = {np.dtype(np.float32): 1e-25, np.dtype(np.float64): 1e-250}  # a scale below this has lost too many digits
 
 
 class Work(NamedTuple):
@@ -39,14 +40,14 @@ class Work(NamedTuple):
 
 
 class ExactPosterior(NamedTuple):
-    """What exact inference gives for some sentences."""
+    """Exact posteriors and expected counts of some sentences."""
 
-    log_likelihood: Floats  # (n_sentences,)
-    token_logs: Floats  # (N,) log p(y_t | y_<t); 0 for a missing token
+    log_likelihood: F64  # (n_sentences,)
+    token_logs: F64  # (N,) log p(y_t | y_<t); 0 for a missing token
     gamma: NDArray[Any]  # (N, M, K) p(s^m_t = k | sentence)
-    visits: Floats  # (K^M,) Σ over observed tokens of the joint posterior
-    first: Floats  # (M, K)
-    pairs: Floats  # (M, K, K)
+    visits: F64  # (K^M,) Σ over observed tokens of the joint posterior
+    first: F64  # (M, K)
+    pairs: F64  # (M, K, K)
 
 
 LANES = 16  # sentences side by side
@@ -56,7 +57,7 @@ LANES = 16  # sentences side by side
 def _apply(
     source: Any, s0: Any, target: Any, t0: Any, A: Any, m: Any, transposed: Any, n_before: Any, K: Any, n_behind: Any
 ) -> None:
-    """One layer's transition on an axis of K between n_before and n_behind others (and the lanes).
+    """One layer's transition, applied to an axis of K between n_before and n_behind others (and the lanes).
 
     Equivalent to `target[a, j, b] = Σ_i A[m, i, j] source[a, i, b]`; `transposed` exchanges i and j in A.
     """
@@ -77,7 +78,7 @@ def _apply(
 
 @njit(cache=True, nogil=True)
 def _look_up(words: Any, factors: Any, outer: Any, inner: Any) -> None:
-    """The words' factors: outer[k, l] of the first layer, inner[r, l] the product of the others; missing 1, ended 0."""
+    """Factors of the words: outer[k, l] of the first layer, inner[r, l] of the others; missing 1, ended 0."""
     _, M, K = factors.shape
     for l in range(LANES):
         y = words[l]
@@ -86,7 +87,7 @@ def _look_up(words: Any, factors: Any, outer: Any, inner: Any) -> None:
         inner[0, l] = 1.0
     size = 1
     for m in range(1, M):
-        for s in range(size - 1, -1, -1):  # backwards: the places s K + k are free when s is read
+        for s in range(size - 1, -1, -1):  # backwards, as the result overwrites the input
             for k in range(K - 1, -1, -1):
                 for l in range(LANES):
                     y = words[l]
@@ -98,7 +99,7 @@ def _look_up(words: Any, factors: Any, outer: Any, inner: Any) -> None:
 def _weigh(
     source: Any, target: Any, words: Any, outer: Any, inner: Any, inverse_norm: Any, k0: Any, total: Any
 ) -> None:
-    """target = source · p(y | s) within the slab of the first layer's state k0; total[l] gets the sums added."""
+    """target = source · p(y | s) for state k0 of the first layer; the sum over the states is added to total[l]."""
     n = len(inner)
     seen = np.empty(LANES, dtype=source.dtype)
     sums = np.zeros(LANES, dtype=source.dtype)
@@ -143,9 +144,9 @@ def _forward(
     log_c: Any,
     scale: Any,
 ) -> Any:
-    """α̂ of the places start…stop−1 into alpha[1:], alpha[0] being the one before; returns the smallest sum met.
+    """α̂ of tokens start…stop−1 into alpha[1:], with that of token start−1 in alpha[0]; returns the smallest sum.
 
-    α = α̂ · scale is the filtered distribution; the scale of a place is applied with the emission of the next.
+    α = α̂ · scale is the filtered distribution; the scale of a token is applied with the emission of the next.
     """
     M, K = initial.shape
     n = K ** (M - 1)
@@ -187,7 +188,7 @@ def _forward(
 
 @njit(cache=True, nogil=True)
 def _count_place(alpha: Any, beta: Any, words: Any, work: Any, visits: Any) -> None:
-    """The posterior of one place: visits gets the joint one added, work.marginal the one of each layer."""
+    """The posterior of one token: the joint one is added to visits, that of each layer written to work.marginal."""
     M, K, _ = work.marginal.shape
     n = K ** (M - 1)
     marginal, inner = work.marginal, work.inner
@@ -231,9 +232,9 @@ def _step_back(
     scale: Any,
     pairs: Any,
 ) -> None:
-    """β' of place t into that of place t − 1 (β' = scale · β), and the expected steps between them.
+    """β' of token t − 1 from that of token t (β' = scale · β), and the expected transitions between them.
 
-    Within a slab of the first layer: R_{M−1} = p(y|·) β', pulled to R_0; L_1 = α̂ pushed through the first layer.
+    For each state of the first layer: R_{M−1} = p(y|·) β', pulled to R_0; L_1 = α̂ pushed through the first layer.
     """
     _, M, K = factors.shape
     n = K ** (M - 1)
@@ -292,10 +293,10 @@ def _group(
     token_logs: Any,
     backward: Any,
 ) -> Any:
-    """Forward and (if asked) backward over sentences, a lane each; statistics are added, gamma is written.
+    """Forward and optionally backward over sentences, one in each lane; statistics are added, gamma is written.
 
-    words (T, lanes) ids, MISSING or ENDED; rows (lanes,) where a sentence begins in gamma; alpha (segment + 1,
-    K^M · lanes); keep (n_segments, K^M · lanes) the α̂ before each segment. Returns the smallest sum met.
+    words (T, lanes) ids, MISSING or ENDED; rows (lanes,) first row of each sentence in gamma; alpha (segment + 1,
+    K^M · lanes); keep (n_segments, K^M · lanes) the α̂ before each segment. Returns the smallest sum.
     """
     M, K = initial.shape
     T = len(words)
@@ -348,20 +349,20 @@ def _group(
 
 def exact_posterior(
     ids: NDArray[Any],
-    offsets: NDArray[np.int64],
+    offsets: I64,
     missing: NDArray[np.bool_] | None,
     params: FactorialParams,
     e: Emission,
-    log_norm: Floats,
+    log_norm: F64,
     *,
     dtype: Any = np.float32,
     backward: bool = True,
     memory: int = MEMORY,
 ) -> ExactPosterior:
-    """Exact posteriors and expected counts of sentences (flat ids, offsets); missing tokens say nothing of their state.
+    """Exact posteriors and expected counts of sentences (flat ids, offsets), some of whose tokens may be missing.
 
-    Works in `dtype` with float64 sums; a group of sentences in which a step's probability comes near the end of
-    float32's range is done again in float64. Without `backward` only the log-probabilities are computed.
+    Computes in `dtype` with float64 sums; a group of sentences in which the probability of a step comes near the end
+    of float32's range is computed again in float64. Without `backward` only the log-probabilities are computed.
     """
     M, K = params.initial.shape
     lengths = np.diff(offsets)
@@ -376,7 +377,7 @@ def exact_posterior(
         np.zeros((M, K)),
         np.zeros((M, K, K)),
     )
-    # the smallest Z is 1: p(y|s) then keeps within float64 however far apart the joint states are
+    # scaled so that the smallest Z is 1: p(y|s) then stays within float64
     inverse_norm = np.exp(log_norm.min() - log_norm)
     constant = e.log_base[words] - log_norm.min()
     constant[words < 0] = 0.0
@@ -407,13 +408,13 @@ def exact_posterior(
 
 
 def _run_group(
-    words: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    group: NDArray[np.int64],
+    words: I64,
+    offsets: I64,
+    group: I64,
     params: FactorialParams,
-    factors: Floats,
-    inverse_norm: Floats,
-    token_logs: Floats,
+    factors: F64,
+    inverse_norm: F64,
+    token_logs: F64,
     gamma: NDArray[Any],
     dtype: np.dtype[Any],
     backward: bool,

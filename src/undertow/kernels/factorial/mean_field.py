@@ -1,8 +1,8 @@
-"""E log Z(s) of independent layers, from a table of log Z over the joint states: no bound on it is needed.
+"""E log Z(s) under independent layers, from a table of log Z over the joint states.
 
-While K^M numbers can be tabulated, Σ_s log Z(s) Π_m γ_m(s_m) costs K^M multiply-adds a token, whatever the
-vocabulary. Tokens are taken LANES at a time, one in each lane; the first contraction, nearly all of the work, is a
-product of the table with the lanes' posteriors.
+With a table of K^M numbers, Σ_s log Z(s) Π_m γ_m(s_m) costs K^M multiply-adds per token, whatever the vocabulary.
+LANES tokens are processed side by side; the first contraction, nearly all of the work, is a product of the table with
+their posteriors.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from numba import njit
 from numpy.typing import NDArray
 
 from undertow.kernels.factorial.row_products import VECTOR_BYTES, dots, mix
-from undertow.kernels.factorial.words import Floats
+from undertow.kernels.types import F32, F64
 
 LANES = 64  # four vectors: each number of the table is loaded once for all of them
 
 
 @njit(cache=True, nogil=True)
 def _into_lanes(gamma: Any, t: Any, lanes: Any) -> None:
-    """lanes[m, k, l] = gamma[t + l, m, k], and 0 behind the last token."""
+    """lanes[m, k, l] = gamma[t + l, m, k], and 0 after the last token."""
     N, M, K = gamma.shape
     for l in range(LANES):
         for m in range(M):
@@ -47,7 +47,7 @@ def _contract(source: Any, target: Any, n_before: Any, K: Any, n_behind: Any, we
 
 @njit(cache=True, nogil=True)
 def expect_log_norm(gamma: Any, table: Any, layer: Any, out: Any) -> None:
-    """What a layer's states make of log Z when the others are distributed as gamma (N, M, K).
+    """E[log Z | state of a layer] with the other layers distributed as gamma (N, M, K).
 
     Equivalent to `out[t, k] = Σ_{s: s_layer = k} table[s] Π_{m≠layer} gamma[t, m, s_m]`.
     """
@@ -62,7 +62,7 @@ def expect_log_norm(gamma: Any, table: Any, layer: Any, out: Any) -> None:
     work = np.empty(n * LANES, dtype=table.dtype)
     for t in range(0, N, LANES):
         _into_lanes(gamma, t, lanes)
-        whole = layer < M - 1  # first away with the last layer; for the last layer's own turn with the first one
+        whole = layer < M - 1  # contract the last layer first, or the first one if `layer` is the last
         m = M - 1 if whole else 0
         w_row, w_in = (K, 1) if whole else (1, n)
         mix(table, 0, w_row, w_in, lanes.reshape(-1), m * K * LANES, LANES, vector, work, 0, LANES, vector, n, K,
@@ -101,14 +101,14 @@ def _add_visits(gamma: Any, visits: Any) -> None:
             size *= K
         dots(left.reshape(-1), 0, LANES, lanes.reshape(-1), (M - 1) * K * LANES, LANES, some, 0, K, n, K,
              1, 0, LANES // vector)  # fmt: skip
-        if t % (16 * LANES) == 15 * LANES or t + LANES >= N:  # in float64 before float32 has lost much
+        if t % (16 * LANES) == 15 * LANES or t + LANES >= N:  # float32 sums of at most 1,024 tokens
             for s in range(n * K):
                 visits[s] += some[s]
                 some[s] = 0.0
 
 
-def joint_visits(gamma: NDArray[np.float32]) -> Floats:
-    """(K^M,) expected visits of the joint states by tokens (N, M, K) whose layers are independent."""
+def joint_visits(gamma: F32) -> F64:
+    """(K^M,) expected visits of the joint states, for tokens with independent layers gamma (N, M, K)."""
     _, M, K = gamma.shape
     visits: NDArray[Any] = np.zeros(K**M)
     _add_visits(np.ascontiguousarray(gamma, dtype=np.float32), visits)

@@ -1,11 +1,11 @@
-"""Products of a few rows with long rows, in registers: what chains of small states over long axes are made of.
+"""Products of a few rows with long rows, kept in registers: the inner loops of chains with few states and long axes.
 
     mix    out[r, v] = Σ_i W[r, i] X[i, v]              (or += that, or F[r, v] times that)
     dots   out[r, q] += Σ_{a, v} X[a, r, v] Y[a, q, v]
 
-The small sizes are any; v numbers vectors of 64 bytes along the long axis. A BLAS is slow at such shapes, and a
-compiler keeps neither the accumulators in registers nor, for CPUs where that once cost clock speed, vectors of full
-width: so the inner tiles are written as LLVM vectors here. One tile's arithmetic depends on its own rows alone, in
+v counts vectors of 64 bytes along the long axis; the other sizes are arbitrary. A BLAS is slow at such shapes, and a
+compiler neither keeps the accumulators in registers nor uses vectors of full width on CPUs where that once cost clock
+speed: so the inner tiles are written as LLVM vectors here. The arithmetic of a tile depends on its own rows alone, in
 one order.
 
 Measured (one thread, V = 8,000): plain Numba loops unrolled by hand take 1.7 to 2.7 times the processor time (2.0 in
@@ -36,11 +36,11 @@ N_COLUMNS = 5 if WIDE else 1  # of a tile of `dots`
 
 
 X86 = llvm.get_process_triple().startswith(("x86", "i386", "i686"))
-FLUSH = 0x8040  # of the control word: numbers too small for full precision are 0, in operands and results
+FLUSH = 0x8040  # bits of the control word: flush subnormal results to 0, and treat subnormal operands as 0
 
 
 def _set_control_word(typing: Any, word: Any) -> Any:
-    """Set the vector unit's control word and return the one before; elsewhere than on x86 nothing, and −1."""
+    """Set the control word of the vector unit and return the old one; except on x86 do nothing and return −1."""
 
     def code(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         i32 = ir.IntType(32)
@@ -69,9 +69,9 @@ set_control_word: Any = intrinsic(_set_control_word)
 
 @njit(cache=True, nogil=True)
 def flush_tiny() -> Any:
-    """From here on in this thread, numbers at the end of the range become 0: arithmetic on them is very slow.
+    """Flush subnormal numbers to 0 in this thread from here on, as arithmetic on them is very slow.
 
-    Give what is returned to `set_control_word` at the end.
+    Pass the result to `set_control_word` to restore the mode.
     """
     return set_control_word(np.int32(-1))
 
@@ -128,7 +128,7 @@ def _at(builder: Any, base: Any, step: Any, times: int) -> Any:
 
 def _products(builder: Any, w: _Memory, w0: Any, w_row: Any, w_in: Any, x: _Memory, x0: Any, x_in: Any, x_vec: Any,
               n_in: Any, n_rows: int, n_vectors: int) -> list[list[Any]]:  # fmt: skip
-    """The places of n_rows × n_vectors sums Σ_i W[r, i] X[i, v]; the optimiser turns them into registers."""
+    """Stack slots of n_rows × n_vectors sums Σ_i W[r, i] X[i, v]; the optimizer turns them into registers."""
     zero = ir.Constant(x.vector, [0.0] * x.n)
     sums = [[cgutils.alloca_once_value(builder, zero) for _ in range(n_vectors)] for _ in range(n_rows)]
     with cgutils.for_range(builder, n_in) as loop:
@@ -170,7 +170,7 @@ def _mix_tile(n_rows: int, n_vectors: int, add: bool) -> Any:
 
 
 def _times_tile(n_rows: int, n_vectors: int) -> Any:
-    """A compiled tile of `mix_times`: as of `mix`, and multiplied by what stands at the same place of F."""
+    """A compiled tile of `mix_times`: the one of `mix`, multiplied by F at the same position."""
 
     @intrinsic
     def tile(typing: Any, W: Any, w0: Any, w_row: Any, X: Any, x0: Any, x_in: Any, F: Any, f0: Any, f_row: Any,

@@ -1,20 +1,20 @@
-"""Variational inference in a factorial HMM: a chain for each layer, tied by what the others expect of the words.
+"""Variational inference in a factorial HMM: one chain per layer, coupled through E log Z.
 
-The layers' posteriors are taken to be independent; what ties them is E log Z(s_t), which is bounded from above.
+The posterior is approximated by independent layers; E log Z(s_t), which couples them, is bounded from above.
 
-tilted   E log Z ≤ −Σ_mk γ_mk a_mk + log Σ_Y Π_m Σ_k γ_mk e^{θ_Ymk + a_mk}. A layer is best off with a_m = −log c_m,
+tilted   E log Z ≤ −Σ_mk γ_mk a_mk + log Σ_Y Π_m Σ_k γ_mk e^{θ_Ymk + a_mk}. The best a_m is −log c_m,
          c_mk = Σ_Y e^{θ_Ymk} Π_{n≠m} Σ_k' γ_nk' e^{θ_Ynk' + a_nk'}; the logarithm is then 0. Exact for one layer.
-jensen   E log Z ≤ log E Z: the paper's bound with its slips corrected; the tilted one at a = 0.
-mean_field   no bound: E log Z itself, c_mk = E[log Z | s_m = k] from a table of K^M numbers (`factorial_mean_field`).
+jensen   E log Z ≤ log E Z: the paper's bound, corrected; the tilted one at a = 0.
+mean_field   no bound: E log Z itself, c_mk = E[log Z | s_m = k] from a table of K^M numbers (`mean_field.py`).
 
 A layer's chain gets the scores φ_tmk = θ_{y_t,mk} − log c_tmk (tilted), θ − c/Σγc (jensen) or θ − c (mean_field), and
-is solved before the next layer's turn: then the bound never falls. A missing word's scores are 0. Right after a
-layer's turn the tilted bound of a sentence is the sum of its chains' log-likelihoods (plus the words' own weights);
-see `_bounds`.
+is solved before the next layer is updated: then the bound never falls. The scores of a missing word are 0. Right after
+the update of a layer the tilted bound of a sentence is the sum of its chains' log-likelihoods (plus the word weights
+log B); see `_bounds`.
 
-The sums over the vocabulary are fused (`_expect`): a tile of tokens × words at a time, the product over the layers in
-cache, so nothing of the size tokens × words exists. The products of the other layers are formed anew for each layer:
-M² K multiply-adds a token and word instead of the least possible 2MK, and no memory traffic in their place.
+The sums over the vocabulary are fused (`_expect`): for one tile of tokens × words at a time, the product over the
+layers stays in cache, and no array of tokens × words exists. The products of the other layers are computed again for
+each layer: M² K multiply-adds per token and word instead of 2MK, but no memory traffic.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from undertow.kernels.factorial.row_products import (
     mix_times,
     set_control_word,
 )
-from undertow.kernels.factorial.words import Emission, FactorialParams, Floats, log_normaliser
+from undertow.kernels.factorial.words import Emission, FactorialParams, log_normalizer
+from undertow.kernels.types import F32, F64, I64
 
 BOUNDS = ("tilted", "jensen", "mean_field")
 TILE_TOKENS = 24
@@ -43,10 +44,10 @@ TILE_WORDS = 512  # 48 kB of products beside 20 kB of one layer's factors at K =
 
 
 class WordTable(NamedTuple):
-    """The emission as the fused sums read it: words in tiles, the last filled up with words of weight 0; float32."""
+    """The emission in float32 in tiles of words, the last padded with words of weight 0."""
 
-    base: NDArray[np.float32]  # (n_tiles, TILE_WORDS) B_y
-    factors: NDArray[np.float32]  # (n_tiles, M, K, TILE_WORDS) E_ymk
+    base: F32  # (n_tiles, TILE_WORDS) B_y
+    factors: F32  # (n_tiles, M, K, TILE_WORDS) E_ymk
 
     @classmethod
     def of(cls, e: Emission) -> WordTable:
@@ -58,23 +59,23 @@ class WordTable(NamedTuple):
         tiles = factors.reshape(n_tiles, width, M, K).transpose(0, 2, 3, 1)
         return cls(base.reshape(n_tiles, width), np.ascontiguousarray(tiles))
 
-    def in_order(self, values: Floats, n_words: int) -> Floats:
+    def in_order(self, values: F64, n_words: int) -> F64:
         """(n_tiles, M, K, TILE_WORDS) numbers as (V, M, K)."""
         _, M, K, _ = values.shape
         return np.ascontiguousarray(values.transpose(0, 3, 1, 2).reshape(-1, M, K)[:n_words])
 
 
 class VariationalPosterior(NamedTuple):
-    """What the chains say of some sentences."""
+    """Approximate posteriors and expected counts of some sentences."""
 
-    bound: Floats  # (n_sentences,) at most the log-likelihood
-    gamma: Floats  # (M, N, K)
-    scores: Floats  # (M, N, K) φ: what each layer's chain was given
-    first: Floats  # (M, K)
-    pairs: Floats  # (M, K, K)
-    n_sweeps: NDArray[np.int64]  # (n_sentences,)
-    weights: NDArray[np.float32]  # (N, M, K) γ e^a over its sum in k
-    log_scale: Floats  # (N,) −log Σ_Y B_Y Π_m Σ_k weights E; mean_field: −E log Z
+    bound: F64  # (n_sentences,) at most the log-likelihood
+    gamma: F64  # (M, N, K)
+    scores: F64  # (M, N, K) φ: scores of each layer's chain
+    first: F64  # (M, K)
+    pairs: F64  # (M, K, K)
+    n_sweeps: I64  # (n_sentences,)
+    weights: F32  # (N, M, K) γ e^a over its sum in k
+    log_scale: F64  # (N,) −log Σ_Y B_Y Π_m Σ_k weights E; mean_field: −E log Z
 
 
 @njit(cache=True, nogil=True)
@@ -127,7 +128,7 @@ def _expect(weights: Any, base: Any, factors: Any, layer: Any, out: Any) -> None
 
 @njit(cache=True, nogil=True)
 def _count_words(weights: Any, scaled: Any, base: Any, factors: Any, out: Any) -> None:
-    """What the bound expects of every word and state, added to out.
+    """Add the tokens of every word and state that are expected by the bound to out.
 
     Equivalent to `out[m, k, Y] += Σ_t scaled[t, m, k] base[Y] factors[m, k, Y] Π_{n≠m} Σ_k' weights[t, n, k']
     factors[n, k', Y]`.
@@ -154,9 +155,9 @@ def _count_words(weights: Any, scaled: Any, base: Any, factors: Any, out: Any) -
 
 
 class _Chains:
-    """Sentences on their way to convergence: what each layer's chain was given and what it answered."""
+    """Scores and posteriors of each layer's chain, updated until the bound converges."""
 
-    def __init__(self, own: Floats, offsets: NDArray[np.int64], params: FactorialParams) -> None:
+    def __init__(self, own: F64, offsets: I64, params: FactorialParams) -> None:
         M, N, K = own.shape
         self.own, self.offsets, self.params = own, offsets, params
         self.scores, self.gamma, self.tilt = np.zeros((3, M, N, K))  # φ, γ, a
@@ -164,10 +165,8 @@ class _Chains:
         self.weights = np.zeros((N, M, K), dtype=np.float32)  # γ e^a over its sum
         self.log_sums = np.zeros((M, N))  # the logarithm of that sum
 
-    def solve(
-        self, m: int, scores: Floats, tilt: Floats, sentences: NDArray[np.int64], tokens: NDArray[np.int64]
-    ) -> None:
-        """Give layer m's chain new scores in these sentences (whose tokens are listed), and take its answer."""
+    def solve(self, m: int, scores: F64, tilt: F64, sentences: I64, tokens: I64) -> None:
+        """Update layer m in these sentences (whose tokens are listed): forward–backward with new scores."""
         bounds = np.concatenate(([0], np.cumsum(np.diff(self.offsets)[sentences])))
         found = forward_backward_logs(scores, bounds, self.params.initial[m], self.params.transition[m])
         self.scores[m, tokens], self.tilt[m, tokens], self.gamma[m, tokens] = scores, tilt, found.gamma
@@ -183,48 +182,48 @@ class _Chains:
 
 def variational_posterior(
     ids: NDArray[Any],
-    offsets: NDArray[np.int64],
+    offsets: I64,
     missing: NDArray[np.bool_] | None,
     params: FactorialParams,
     e: Emission,
     table: WordTable | None = None,
-    log_norm: Floats | None = None,
+    log_norm: F64 | None = None,
     *,
     bound: str = "tilted",
     max_sweeps: int = 10,
     tol: float = 1e-3,
 ) -> VariationalPosterior:
-    """Sweep over the layers until a sentence's bound rises by less than `tol` a token, or max_sweeps times.
+    """Update all layers of a sentence until its bound rises by less than `tol` per token, at most max_sweeps times.
 
-    Each sentence stops by itself, so what it gets does not depend on those it came with. `table` is for the bounds that
-    sum over the words, `log_norm` for mean_field; either is made if it is not given.
+    Each sentence stops by itself, so its result does not depend on the other sentences. `table` is for the bounds that
+    sum over the words, `log_norm` for mean_field; either is computed if it is not given.
     """
     expectation = _Expectation(bound, e, table, log_norm)
     M, K = params.initial.shape
     N, lengths = len(ids), np.diff(offsets)
     seen = np.ones(N, dtype=bool) if missing is None else ~missing
     own = np.where(seen[:, None, None], np.log(e.factors[ids]), 0.0).transpose(1, 0, 2)
-    weight_of_words = _sentence_sums(np.where(seen, e.log_base[ids], 0.0), offsets)
+    word_weights = _sentence_sums(np.where(seen, e.log_base[ids], 0.0), offsets)
     chains = _Chains(np.ascontiguousarray(own), offsets, params)
-    alone = -np.log(np.einsum("y,ymk->mk", np.exp(e.log_base), e.factors))  # a layer as if there were no others
-    everyone, all_tokens = np.flatnonzero(lengths > 0), np.arange(N)
+    alone = -np.log(np.einsum("y,ymk->mk", np.exp(e.log_base), e.factors))  # −log Z of each layer by itself
+    non_empty, all_tokens = np.flatnonzero(lengths > 0), np.arange(N)
     for m in range(M):
         a = np.where(seen[:, None], alone[m], 0.0)
-        chains.solve(m, own[m] + a, a if bound == "tilted" else np.zeros((N, K)), everyone, all_tokens)
+        chains.solve(m, own[m] + a, a if bound == "tilted" else np.zeros((N, K)), non_empty, all_tokens)
     best = np.full(len(lengths), -np.inf)
     best[lengths == 0] = 0.0
     log_scale, n_sweeps = np.zeros(N), np.zeros(len(lengths), dtype=np.int64)
-    open_ = everyone
+    active = non_empty
     for _ in range(max_sweeps):
-        if not len(open_):
+        if not len(active):
             break
-        tokens = all_tokens[np.repeat(np.isin(np.arange(len(lengths)), open_), lengths)]
-        log_scale[tokens] = _sweep(chains, open_, tokens, seen[tokens], expectation)
-        n_sweeps[open_] += 1
-        now = weight_of_words[open_] + _bounds(chains, log_scale, bound)[open_]
-        risen = now - best[open_]
-        best[open_] = now
-        open_ = open_[risen > tol * lengths[open_]]
+        tokens = all_tokens[np.repeat(np.isin(np.arange(len(lengths)), active), lengths)]
+        log_scale[tokens] = _sweep(chains, active, tokens, seen[tokens], expectation)
+        n_sweeps[active] += 1
+        now = word_weights[active] + _bounds(chains, log_scale, bound)[active]
+        gain = now - best[active]
+        best[active] = now
+        active = active[gain > tol * lengths[active]]
     first, pairs = np.empty((M, K)), np.empty((M, K, K))
     for m in range(M):
         found = forward_backward_logs(chains.scores[m], offsets, params.initial[m], params.transition[m])
@@ -235,18 +234,18 @@ def variational_posterior(
 
 
 class _Expectation:
-    """What the other layers make of each state of one, by the bound that was asked for."""
+    """c of one layer given the others, for the chosen bound."""
 
-    def __init__(self, bound: str, e: Emission, table: WordTable | None, log_norm: Floats | None) -> None:
+    def __init__(self, bound: str, e: Emission, table: WordTable | None, log_norm: F64 | None) -> None:
         self.bound = bound
         if bound == "mean_field":
-            log_norm = log_normaliser(e) if log_norm is None else log_norm
-            self.centre = float(log_norm.mean())  # float32 holds differences better than values
+            log_norm = log_normalizer(e) if log_norm is None else log_norm
+            self.centre = float(log_norm.mean())  # float32 is more precise near 0
             self.log_norm = (log_norm - self.centre).astype(np.float32)
         else:
             self.table = WordTable.of(e) if table is None else table
 
-    def layer(self, weights: NDArray[np.float32], m: int) -> Floats:
+    def layer(self, weights: F32, m: int) -> F64:
         """c (N, K) of layer m at tokens with these weights (N, M, K)."""
         out = np.empty((len(weights), weights.shape[2]))
         if self.bound == "mean_field":
@@ -258,12 +257,12 @@ class _Expectation:
 
 def _sweep(
     chains: _Chains,
-    sentences: NDArray[np.int64],
-    tokens: NDArray[np.int64],
+    sentences: I64,
+    tokens: I64,
     seen: NDArray[np.bool_],
     expectation: _Expectation,
-) -> Floats:
-    """One turn of every layer; returns the words' part in each token's bound as the last layer leaves it."""
+) -> F64:
+    """Update every layer once; returns each token's `log_scale` after the last layer."""
     M, _, K = chains.own.shape
     some, scale = tokens[seen], np.zeros(len(tokens))
     for m in range(M):
@@ -284,27 +283,27 @@ def _sweep(
     return scale
 
 
-def _bounds(chains: _Chains, log_scale: Floats, bound: str) -> Floats:
-    """The bound of each sentence right after the last layer's turn, the words' own weights left out.
+def _bounds(chains: _Chains, log_scale: F64, bound: str) -> F64:
+    """The bound of each sentence right after the update of the last layer, without the word weights log B.
 
-    In general Σ_m log Z_Q^m + Σ γ (log E − φ) + Σ γ a − Σ_t log Σ_Y …; when φ = log E + a, and the last logarithm is 0
-    by the choice of the last a, nothing but the first sum is left.
+    In general Σ_m log Z_Q^m + Σ γ (log E − φ) + Σ γ a − Σ_t log Σ_Y …; for the tilted bound φ = log E + a, and the last
+    logarithm is 0 by the choice of the last a, so that only the first sum is left.
     """
-    total: Floats = chains.likelihood.sum(axis=0)
+    total: F64 = chains.likelihood.sum(axis=0)
     if bound != "tilted":
         slack = (chains.gamma * (chains.own - chains.scores)).sum(axis=(0, 2)) + log_scale
         total = total + _sentence_sums(slack, chains.offsets)
     return total
 
 
-def _sentence_sums(values: Floats, offsets: NDArray[np.int64]) -> Floats:
+def _sentence_sums(values: F64, offsets: I64) -> F64:
     sums = np.concatenate(([0.0], np.cumsum(values)))
-    out: Floats = sums[offsets[1:]] - sums[offsets[:-1]]
+    out: F64 = sums[offsets[1:]] - sums[offsets[:-1]]
     return out
 
 
-def expected_by_bound(found: VariationalPosterior, seen: NDArray[np.bool_], table: WordTable, n_words: int) -> Floats:
-    """(V, M, K) tokens of each word in each state that the bound expects, to be matched by the counts in the M-step."""
+def expected_by_bound(found: VariationalPosterior, seen: NDArray[np.bool_], table: WordTable, n_words: int) -> F64:
+    """(V, M, K) tokens of each word in each state that the bound expects; the M-step fits them to the counts."""
     out = np.zeros(table.factors.shape)
     weights = found.weights[seen]
     scaled = (weights * np.exp(found.log_scale[seen])[:, None, None]).astype(np.float32)

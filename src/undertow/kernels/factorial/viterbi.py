@@ -8,18 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertow.kernels.chain.viterbi import add_evidence, best_paths, best_step, origin
-from undertow.kernels.factorial.words import Emission, FactorialParams, Floats
+from undertow.kernels.factorial.words import Emission, FactorialParams
 from undertow.kernels.overloads import implement
+from undertow.kernels.types import F64, I64
 
 
 class LayeredScores(NamedTuple):
     """A factorial chain and a text, in logs; states are joint codes, the last layer fastest."""
 
-    words: NDArray[np.int64]  # (N,) ids, −1 for a missing one
-    factors: Floats  # (V, M, K)
-    log_norm: Floats  # (K^M,)
-    initial: Floats  # (M, K)
-    transition: Floats  # (M, K, K)
+    words: I64  # (N,) ids, −1 for a missing one
+    factors: F64  # (V, M, K)
+    log_norm: F64  # (K^M,)
+    initial: F64  # (M, K)
+    transition: F64  # (M, K, K)
 
 
 def _layered_step(chain: Any, t: Any, score: Any, spare: Any, came: Any) -> Any:
@@ -83,12 +84,12 @@ implement(LayeredScores, {best_step: _layered_step, add_evidence: _layered_evide
 
 def joint_viterbi(
     ids: NDArray[Any],
-    offsets: NDArray[np.int64],
+    offsets: I64,
     missing: NDArray[np.bool_] | None,
     params: FactorialParams,
     e: Emission,
-    log_norm: Floats,
-) -> tuple[NDArray[np.int64], Floats]:
+    log_norm: F64,
+) -> tuple[I64, F64]:
     """The best joint states (N,) as codes, the last layer fastest, and each sentence's log-probability with them."""
     M, K = params.initial.shape
     words = np.asarray(ids, dtype=np.int64)
@@ -105,15 +106,15 @@ def joint_viterbi(
     return found.states, found.log_prob
 
 
-def codes_to_states(codes: NDArray[np.int64], n_layers: int, n_states: int) -> NDArray[np.int64]:
+def codes_to_states(codes: I64, n_layers: int, n_states: int) -> I64:
     """(N, M) states of the layers from joint codes."""
     units = n_states ** np.arange(n_layers - 1, -1, -1)
-    states: NDArray[np.int64] = (codes[:, None] // units) % n_states
+    states: I64 = (codes[:, None] // units) % n_states
     return states
 
 
-def states_to_codes(states: NDArray[Any], n_states: int) -> NDArray[np.int64]:
+def states_to_codes(states: NDArray[Any], n_states: int) -> I64:
     """(N,) joint codes from states (N, M) of the layers."""
     units = n_states ** np.arange(states.shape[1] - 1, -1, -1)
-    codes: NDArray[np.int64] = states.astype(np.int64) @ units
+    codes: I64 = states.astype(np.int64) @ units
     return codes

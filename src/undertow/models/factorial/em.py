@@ -17,26 +17,25 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from undertow.engine import Engine, map_reduce
 from undertow.kernels.factorial.words import (
     FactorialParams,
     FactorialStats,
-    Floats,
     bounded,
     emission,
     expected_words,
-    log_normaliser,
+    log_normalizer,
 )
+from undertow.kernels.types import F64, I64
 from undertow.models.factorial.params import FactorialInference, InferenceSettings, Shard
 from undertow.text.corpus import Corpus
 
 SHARD_TOKENS = 8192
-MOST_JOINT = 1_000_000  # joint states over which a word's shares are summed up
-HELD_BYTES = 1 << 29  # of the counts of all batches; a text that would need more has longer batches
-FLOOR = 1e-10  # tokens: the count of a word that has none, where nothing is smoothed
-LEAST = 1e-8  # no transition or initial probability falls below this, so that EM can raise it again
+MAX_JOINT = 1_000_000  # joint states up to which `word_shares` sums over them
+MAX_STATS_BYTES = 1 << 29  # memory for the counts of all batches; where they would need more, batches are longer
+MIN_COUNT = 1e-10  # tokens: the count of a word that has none, where nothing is smoothed
+MIN_PROBABILITY = 1e-8  # no transition or initial probability falls below this, so that EM can raise it again
 
 Batch = list[tuple[int, int]]  # runs of sentences
 
@@ -52,9 +51,9 @@ class EMSettings(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """What is known after a pass over the text."""
+    """The result of one pass over the text."""
 
-    log_likelihood: float  # or the bound; of a token, under the parameters it was read with
+    log_likelihood: float  # mean over the tokens (or the bound), each batch under the parameters before its M-step
     params: FactorialParams
     state: Callable[[], PassState]
 
@@ -71,7 +70,7 @@ class PassState(NamedTuple):
 def passes(
     corpus: Corpus,
     params: FactorialParams,
-    how: EMSettings,
+    settings: EMSettings,
     rng: np.random.Generator,
     engine: Engine | None,
     resume_from: PassState | None = None,
@@ -79,34 +78,36 @@ def passes(
     """Passes of EM over the text, from `params` or from the state after a pass of an earlier run."""
     if resume_from is None:
         shards = corpus.shards(SHARD_TOKENS)
-        if corpus.n_tokens > how.batch_size:
-            rng.shuffle(shards)  # neighbours in a text are alike; a batch should not be
-        batches = cut_batches(shards, corpus, max(how.batch_size, _least_batch(params, corpus.n_tokens)))
+        if corpus.n_tokens > settings.batch_size:
+            rng.shuffle(shards)  # so that each batch is a sample of the whole text
+        batches = cut_batches(shards, corpus, max(settings.batch_size, _min_batch_size(params, corpus.n_tokens)))
     else:
         batches = resume_from.batches
-    kept = IncrementalStats(params, corpus, len(batches)) if len(batches) > 1 else None
+    incremental = IncrementalStats(params, corpus, len(batches)) if len(batches) > 1 else None
     n_done = 0
     if resume_from is not None:
         n_done, params = resume_from.n_done, resume_from.params
-        if kept is not None and resume_from.kept is not None:
-            vars(kept).update(resume_from.kept)
-    for number in range(n_done, how.n_iter):
+        if incremental is not None and resume_from.kept is not None:
+            vars(incremental).update(resume_from.kept)
+    for number in range(n_done, settings.n_iter):
         total = 0.0
         for b, batch in enumerate(batches):
-            inference = FactorialInference(params, how.inference)
-            stats = map_reduce(inference, _cut(corpus, batch), FactorialStats.plus, engine=engine)
+            inference = FactorialInference(params, settings.inference)
+            stats = map_reduce(inference, _read_shards(corpus, batch), FactorialStats.plus, engine=engine)
             total += stats.log_likelihood
-            if kept is not None:
-                stats = kept.replace(b, stats)
-            params = m_step(stats, params, smoothing=how.smoothing, n_passes=how.m_passes)
-        state = partial(PassState, number + 1, params, batches, None if kept is None else vars(kept))
+            if incremental is not None:
+                stats = incremental.replace(b, stats)
+            params = m_step(stats, params, smoothing=settings.smoothing, n_passes=settings.m_passes)
+        state = partial(PassState, number + 1, params, batches, None if incremental is None else vars(incremental))
         yield Pass(total / corpus.n_tokens, params, state)
 
 
 def held_out(params: FactorialParams, other: Corpus, inference: InferenceSettings, engine: Engine | None) -> float:
-    """Log-probability of a token of other text, or the bound on it."""
+    """Mean log-probability of a token of held-out text, or the bound on it."""
     run = FactorialInference(params, inference)
-    total = map_reduce(partial(_log_likelihood, run), _cut(other, other.shards(SHARD_TOKENS)), _add, engine=engine)
+    total = map_reduce(
+        partial(_log_likelihood, run), _read_shards(other, other.shards(SHARD_TOKENS)), _add, engine=engine
+    )
     return float(total) / other.n_tokens
 
 
@@ -121,17 +122,17 @@ def _add(a: float, b: float) -> float:
 
 
 class IncrementalStats:
-    """The counts of every batch as it was last read, and their sum."""
+    """The counts of every batch from the last time it was read, and their sum."""
 
     def __init__(self, params: FactorialParams, corpus: Corpus, n_batches: int) -> None:
         self.n_tokens = corpus.n_tokens
         self.parts: list[BatchStats | None] = [None] * n_batches
         self.shares = word_shares(params)
-        self.unread: Floats | None = np.array(corpus.vocabulary.counts, dtype=np.float64)  # tokens of each word
+        self.unread: F64 | None = np.array(corpus.vocabulary.counts, dtype=np.float64)  # tokens of each word
         self.total: FactorialStats | None = None
 
     def replace(self, b: int, stats: FactorialStats) -> FactorialStats:
-        """Put the counts of a batch in the place of those it had; the counts of the whole text."""
+        """Replace the counts of a batch and return the counts of the whole text."""
         part, old = BatchStats.of(stats), self.parts[b]
         self.parts[b] = part
         self.total = part.add_to(stats.scaled(0.0) if self.total is None else self.total, 1.0)
@@ -143,25 +144,25 @@ class IncrementalStats:
         if all(p is not None for p in self.parts):
             self.unread = None
             return self.total
-        # the rest of the text is taken to go from state to state as what was read; its words are known
+        # until all batches were read: transitions as in the part that was read, words as in the whole text
         scaled = self.total.scaled(self.n_tokens / self.total.n_tokens)
         return scaled._replace(words=self.total.words + np.maximum(self.unread, 0)[:, None, None] * self.shares)
 
 
 class BatchStats(NamedTuple):
-    """Counts of a batch in half the memory: the rows of its words alone, in float32."""
+    """Counts of a batch in little memory: only the rows of its own words, in float32."""
 
-    rows: NDArray[np.int64]
+    rows: I64
     stats: FactorialStats
 
     @classmethod
     def of(cls, stats: FactorialStats) -> BatchStats:
         rows = np.flatnonzero(stats.words[:, 0].any(axis=1))
-        short = [x if isinstance(x, float) else x.astype(np.float32) for x in stats._replace(words=stats.words[rows])]
-        return cls(rows, FactorialStats._make(short))
+        rounded = [x if isinstance(x, float) else x.astype(np.float32) for x in stats._replace(words=stats.words[rows])]
+        return cls(rows, FactorialStats._make(rounded))
 
     def add_to(self, total: FactorialStats, sign: float) -> FactorialStats:
-        """The total, changed in place, with this part more or less. What is taken away is what was added."""
+        """Add these counts to the total (sign 1) or subtract them (sign −1); `total.words` is changed in place."""
         words, part = total.words, self.stats
         words[self.rows] = np.maximum(words[self.rows] + sign * part.words, 0.0)
         return FactorialStats(
@@ -169,49 +170,51 @@ class BatchStats(NamedTuple):
             total.n_tokens + sign * part.n_tokens,
             words,
             *(
-                np.maximum(getattr(total, name) + sign * getattr(part, name), 0.0)  # rounding leaves −1e-12 of nothing
-                for name in ("visits", "rest", "first", "pairs")
+                np.maximum(
+                    getattr(total, name) + sign * getattr(part, name), 0.0
+                )  # differences of equal counts may round below 0
+                for name in ("visits", "bound_counts", "first", "pairs")
             ),
         )
 
 
-def word_shares(params: FactorialParams) -> Floats:
-    """(V, M, K) how the tokens of a word fall on the states of each layer, judged by the word alone."""
+def word_shares(params: FactorialParams) -> F64:
+    """(V, M, K) p(state of a layer | word) for a word without its context."""
     p, e = params, emission(params.theta)
     M, K = p.initial.shape
-    usual = np.stack([_stationary(p.transition[m]) for m in range(M)])
+    stationary = np.stack([_stationary_distribution(p.transition[m]) for m in range(M)])
     shares = np.empty(p.theta.shape)
-    if K**M <= MOST_JOINT:
+    if K**M <= MAX_JOINT:
         visits = np.ones(1)
         for m in range(M):
-            visits = np.multiply.outer(visits, usual[m]).reshape(-1)
-        log_norm = log_normaliser(e)
+            visits = np.multiply.outer(visits, stationary[m]).reshape(-1)
+        log_norm = log_normalizer(e)
         for m in range(M):
             shares[:, m] = expected_words(e, visits, log_norm, m)
     else:
         weight = np.exp(p.theta - p.theta.max(axis=0))
-        shares[:] = weight / weight.sum(axis=0) * usual
-    out: Floats = shares / np.maximum(shares.sum(axis=2, keepdims=True), 1e-300)
+        shares[:] = weight / weight.sum(axis=0) * stationary
+    out: F64 = shares / np.maximum(shares.sum(axis=2, keepdims=True), 1e-300)
     return out
 
 
-def _stationary(transition: Floats) -> Floats:
-    """How often a chain is in each state, near enough."""
+def _stationary_distribution(transition: F64) -> F64:
+    """The stationary distribution of a chain, by 50 steps of the power method."""
     p = np.full(len(transition), 1.0 / len(transition))
     for _ in range(50):
         p = p @ transition
-    out: Floats = p / p.sum()
+    out: F64 = p / p.sum()
     return out
 
 
-def _least_batch(params: FactorialParams, n_tokens: int) -> int:
-    """Tokens of a batch so that the counts of all of them can be held."""
+def _min_batch_size(params: FactorialParams, n_tokens: int) -> int:
+    """Tokens a batch must have so that the counts of all batches fit into MAX_STATS_BYTES."""
     row = 4 * params.theta.shape[1] * params.theta.shape[2]
-    return int(-(-n_tokens * row * len(params.theta) // HELD_BYTES))
+    return int(-(-n_tokens * row * len(params.theta) // MAX_STATS_BYTES))
 
 
 def cut_batches(shards: Batch, corpus: Corpus, batch_size: int) -> list[Batch]:
-    """Shards put together until a batch has batch_size tokens; the rest of the text joins the last one."""
+    """Shards in batches of at least batch_size tokens; a short last batch joins the one before it."""
     batches: list[Batch] = [[]]
     n = 0
     for first, stop in shards:
@@ -226,7 +229,7 @@ def cut_batches(shards: Batch, corpus: Corpus, batch_size: int) -> list[Batch]:
     return batches
 
 
-def _cut(corpus: Corpus, batch: Batch) -> Iterator[Shard]:
+def _read_shards(corpus: Corpus, batch: Batch) -> Iterator[Shard]:
     for first, stop in batch:
         offsets = np.asarray(corpus.offsets[first : stop + 1], dtype=np.int64)
         yield np.asarray(corpus.ids[offsets[0] : offsets[-1]]), offsets - offsets[0]
@@ -239,7 +242,7 @@ def m_step(
     stats: FactorialStats, params: FactorialParams, *, smoothing: float = 0.0, n_passes: int = 2
 ) -> FactorialParams:
     """Parameters from expected counts: the chains in closed form, θ by iterative scaling."""
-    initial, transition = _normalised(stats.first), _normalised(stats.pairs)
+    initial, transition = _normalize_rows(stats.first), _normalize_rows(stats.pairs)
     if not len(stats.visits):
         theta = scale_by_bound(stats, params.theta, smoothing)
     else:
@@ -247,40 +250,41 @@ def m_step(
     return FactorialParams(initial, transition, theta)
 
 
-def _normalised(counts: Floats) -> Floats:
-    """Rows as probabilities, none below LEAST; a row without counts is uniform."""
+def _normalize_rows(counts: F64) -> F64:
+    """Rows as probabilities, none below MIN_PROBABILITY; a row without counts is uniform."""
     total = counts.sum(axis=-1, keepdims=True)
     p = np.divide(counts, total, out=np.full_like(counts, 1.0 / counts.shape[-1]), where=total > 0)
-    p = np.maximum(p, LEAST)
-    out: Floats = p / p.sum(axis=-1, keepdims=True)
+    p = np.maximum(p, MIN_PROBABILITY)
+    out: F64 = p / p.sum(axis=-1, keepdims=True)
     return out
 
 
-def smoothed(words: Floats, visits: Floats, smoothing: float) -> tuple[Floats, Floats]:
-    """Counts with every word seen `smoothing` more times, in all joint states alike: a prior on p(y | s)."""
+def smoothed(words: F64, visits: F64, smoothing: float) -> tuple[F64, F64]:
+    """Counts with `smoothing` pseudo-counts per word, spread evenly over the joint states: a prior on p(y | s)."""
     V, _, K = words.shape
     return words + smoothing / K, visits + smoothing * V / len(visits)
 
 
-def scale_layers(words: Floats, visits: Floats, theta: Floats, smoothing: float, n_passes: int) -> Floats:
-    """Iterative scaling, a whole step for one layer after the other; the smoothed objective never falls."""
+def scale_layers(words: F64, visits: F64, theta: F64, smoothing: float, n_passes: int) -> F64:
+    """Iterative scaling with a full step for one layer after the other; the smoothed objective never falls."""
     words, visits = smoothed(words, visits, smoothing)
     theta = theta.copy()
     for _ in range(n_passes):
         for m in range(theta.shape[1]):
             e = emission(theta)
-            expected = expected_words(e, visits, log_normaliser(e), m)
-            theta[:, m] += np.log(np.maximum(words[:, m], FLOOR)) - np.log(np.maximum(expected, FLOOR * 1e-10))
+            expected = expected_words(e, visits, log_normalizer(e), m)
+            theta[:, m] += np.log(np.maximum(words[:, m], MIN_COUNT)) - np.log(np.maximum(expected, MIN_COUNT * 1e-10))
             theta = bounded(theta)
     return theta
 
 
-def scale_by_bound(stats: FactorialStats, theta: Floats, smoothing: float) -> Floats:
-    """Iterative scaling of all layers at once by 1/M of a step, against what the bound expects; it never falls.
+def scale_by_bound(stats: FactorialStats, theta: F64, smoothing: float) -> F64:
+    """Iterative scaling of all layers at once by 1/M of a step, with the counts expected by the bound; it never falls.
 
-    Another layer's step would need the text again: the bound has no table of joint states to ask instead.
+    Full steps one layer after the other would need another pass over the text for each, as the bound has no table of
+    joint states.
     """
     M, K = theta.shape[1:]
-    expected = np.exp(theta) * stats.rest
-    extra = max(smoothing / K, FLOOR)
+    expected = np.exp(theta) * stats.bound_counts
+    extra = max(smoothing / K, MIN_COUNT)
     return bounded(theta + (np.log(stats.words + extra) - np.log(expected + extra)) / M)

@@ -1,9 +1,9 @@
-"""Where EM for the factorial HMM starts: each layer from another clustering of the words, so that layers differ.
+"""Initial parameters of a factorial HMM: each layer from another clustering of the words, so that the layers differ.
 
-"clusters": a layer's clusters come from one view of the words' neighbours: what comes before, what comes after, both
-(as the classes of a class bigram model), then the same two places away. "lds": the words are put into the space of a
-linear dynamical system, by the SVD of the whitened moment at lag 1 (`ssid`), and each layer clusters them in a subspace
-of its own. From random parameters EM ends much lower, and from equal layers it never tells them apart.
+"clusters": each layer clusters the words by another view of their neighbours: both sides (the classes of a class bigram
+model), the word before, the word after, then the same at distance two. "lds": the words are embedded by a linear
+dynamical system, by the SVD of the whitened moment at lag 1, and each layer clusters them in another subspace. EM from
+random parameters ends at a much lower likelihood, and EM from equal layers keeps them equal.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from undertow.engine import Engine
-from undertow.kernels.factorial.words import Emission, FactorialParams, Floats, bounded, log_normaliser
+from undertow.kernels.factorial.words import Emission, FactorialParams, bounded, log_normalizer
 from undertow.kernels.gaussian.hankel import hankel_svd
 from undertow.kernels.gaussian.moments import text_moments
+from undertow.kernels.types import F64, I64
 from undertow.kernels.words.exchange import exchange_clusters
 from undertow.kernels.words.kmeans import kmeans, spread_centres
 from undertow.models.factorial.em import EMSettings, passes, scale_layers, word_shares
@@ -26,11 +26,11 @@ from undertow.text.lag_counts import LagCounts
 
 VIEWS = (("classes", 1), ("left", 1), ("right", 1), ("left", 2), ("right", 2))
 N_CONTEXTS = 500  # most frequent words that a context vector counts
-DOUBT = 0.2  # share of a word's tokens that may be in other states than its cluster's
-N_PASSES = 3  # of the M-step that the start is made with
-MOST_VISITS = 1_000_000
-MOST_EXACT = 1000  # joint states that are fitted exactly while layers are added
-N_GROWING = 5  # passes over the text between two layers
+OTHER_STATES = 0.2  # share of a word's probability that is spread over the states that are not its cluster's
+M_PASSES = 3  # of the M-step that makes θ from the clusters
+MAX_JOINT = 1_000_000  # joint states of which a table is made
+MAX_EXACT = 1000  # joint states up to which inference is exact while layers are added
+GROWING_PASSES = 5  # passes over the text between two layers
 N_DIRECTIONS = 8  # of the linear dynamical system, for each layer
 INITS = ("clusters", "lds", "random")
 
@@ -42,9 +42,7 @@ def random_start(corpus: Corpus, n_layers: int, n_states: int, rng: np.random.Ge
     return FactorialParams(initial, rng.dirichlet(np.full(n_states, 5.0), (n_layers, n_states)), bounded(theta))
 
 
-def with_new_words(
-    params: FactorialParams, old_counts: NDArray[np.int64], counts: NDArray[np.int64]
-) -> FactorialParams:
+def with_new_words(params: FactorialParams, old_counts: I64, counts: I64) -> FactorialParams:
     """The parameters with rows for words that joined the vocabulary at its end, which no state prefers yet.
 
     A row that is the mean of the known words' rows, weighted by their frequencies μ, makes log p(word | states) the
@@ -63,15 +61,16 @@ def with_new_words(
 
 
 def cluster_start(
-    corpus: Corpus, n_layers: int, n_states: int, rng: np.random.Generator, how: EMSettings, init: str = "clusters",
-    engine: Engine | None = None, n_threads: int = 1,
+    corpus: Corpus, n_layers: int, n_states: int, rng: np.random.Generator, settings: EMSettings,
+    init: str = "clusters", engine: Engine | None = None, n_threads: int = 1,
 ) -> FactorialParams:  # fmt: skip
-    """Parameters that grew layer by layer: each is added as a clustering of the words says, then all are fitted.
+    """Parameters built layer by layer: a layer is added from a clustering of the words, then all so far are fitted.
 
-    The layers before it are fitted when the next one comes, and over so few joint states that it costs little.
+    The last layer is added to layers that are fitted already; with fewer layers there are few joint states, so that
+    these fits cost little.
     """
     counts = LagCounts.from_corpus(corpus, lags=2 if n_layers > 3 and init == "clusters" else 1, n_jobs=n_threads)
-    firsts = np.asarray(corpus.ids[corpus.offsets[:-1][np.diff(corpus.offsets) > 0]])
+    first_words = np.asarray(corpus.ids[corpus.offsets[:-1][np.diff(corpus.offsets) > 0]])
     if init == "lds":
         layers = subspace_clusters(counts, n_layers, n_states, rng, n_threads)
     else:
@@ -79,44 +78,42 @@ def cluster_start(
     params: FactorialParams | None = None
     for m, clusters in enumerate(layers):
         steps = _between_clusters(counts.matrix(1), clusters, n_states) + 1
-        begun = np.bincount(clusters[firsts], minlength=n_states) + 1.0
+        first = np.bincount(clusters[first_words], minlength=n_states) + 1.0
         new = FactorialParams(
-            begun[None] / begun.sum(),
+            first[None] / first.sum(),
             (steps / steps.sum(axis=1, keepdims=True))[None],
-            _beliefs(clusters, n_states, rng)[:, None],
+            _state_probabilities(clusters, n_states, rng)[:, None],
         )
-        params = _with_layer(params, new, _frequencies(corpus) * corpus.n_tokens)
+        params = _add_layer(params, new, _frequencies(corpus) * corpus.n_tokens)
         if m < n_layers - 1 and n_states > 1:
-            for done in passes(corpus, params, _stage(how, n_states ** (m + 1)), rng, engine):
+            for done in passes(corpus, params, _stage_settings(settings, n_states ** (m + 1)), rng, engine):
                 params = done.params
     assert params is not None
     return params
 
 
-def _stage(how: EMSettings, n_joint: int) -> EMSettings:
-    """How fewer layers than the model will have are fitted: by tables of joint states, while there are not too many."""
-    if n_joint <= MOST_EXACT:
-        return how._replace(inference=how.inference._replace(exact=True), n_iter=N_GROWING)
-    bound = "mean_field" if n_joint <= MOST_VISITS else how.inference.bound
-    return how._replace(inference=how.inference._replace(exact=False, bound=bound), n_iter=N_GROWING)
+def _stage_settings(settings: EMSettings, n_joint: int) -> EMSettings:
+    """Settings for fitting the layers so far: by tables of joint states, while these are not too many."""
+    if n_joint <= MAX_EXACT:
+        return settings._replace(inference=settings.inference._replace(exact=True), n_iter=GROWING_PASSES)
+    bound = "mean_field" if n_joint <= MAX_JOINT else settings.inference.bound
+    return settings._replace(inference=settings.inference._replace(exact=False, bound=bound), n_iter=GROWING_PASSES)
 
 
-def _with_layer(old: FactorialParams | None, new: FactorialParams, counts: Floats) -> FactorialParams:
-    """One layer more; `new.theta` has how likely each of its states is for each word, instead of θ."""
+def _add_layer(old: FactorialParams | None, new: FactorialParams, counts: F64) -> FactorialParams:
+    """Add a layer; `new.theta` holds p(state | word) instead of θ."""
     if old is None:
-        return new._replace(theta=_fit_beliefs(counts, new.theta))
-    believed = np.concatenate([word_shares(old), new.theta], axis=1)
+        return new._replace(theta=_fit_theta(counts, new.theta))
+    probabilities = np.concatenate([word_shares(old), new.theta], axis=1)
     blank = np.zeros_like(new.theta)
     return FactorialParams(
         np.concatenate([old.initial, new.initial]),
         np.concatenate([old.transition, new.transition]),
-        _fit_beliefs(counts, believed, np.concatenate([old.theta, blank], axis=1)),
+        _fit_theta(counts, probabilities, np.concatenate([old.theta, blank], axis=1)),
     )
 
 
-def _view_clusters(
-    counts: LagCounts, n_layers: int, n_states: int, rng: np.random.Generator
-) -> Iterator[NDArray[np.int64]]:
+def _view_clusters(counts: LagCounts, n_layers: int, n_states: int, rng: np.random.Generator) -> Iterator[I64]:
     for m in range(n_layers):
         view, lag = VIEWS[m % len(VIEWS)]
         yield word_clusters(counts.matrix(lag), counts.vocabulary.counts, n_states, view, rng)
@@ -124,8 +121,8 @@ def _view_clusters(
 
 def subspace_clusters(
     counts: LagCounts, n_layers: int, n_states: int, rng: np.random.Generator, n_threads: int = 1
-) -> Iterator[NDArray[np.int64]]:
-    """For each layer the words' clusters by its own directions, dealt out so that each has strong and weak ones."""
+) -> Iterator[I64]:
+    """Clusters of the words for each layer, by directions dealt out so that each layer has strong and weak ones."""
     unigram = counts.vocabulary.counts
     V = len(unigram)
     if n_states == 1 or n_states >= V or counts.nnz(1) == 0:
@@ -146,46 +143,44 @@ def subspace_clusters(
         yield kmeans(X, weights, X[spread_centres(X, weights, rng.random(n_states))])[0].astype(np.int64)
 
 
-def _beliefs(clusters: NDArray[np.int64], n_states: int, rng: np.random.Generator) -> Floats:
-    """(V, K) how likely each state is said to be for each word: its cluster, with a share of doubt, a little uneven."""
-    doubt = rng.dirichlet(np.full(n_states, 10.0), len(clusters)) if n_states > 1 else np.ones((len(clusters), 1))
-    out: Floats = DOUBT * doubt
-    out[np.arange(len(clusters)), clusters] += 1 - DOUBT
+def _state_probabilities(clusters: I64, n_states: int, rng: np.random.Generator) -> F64:
+    """(V, K) p(state | word): mostly the word's cluster, the rest spread over all states with some noise."""
+    spread = rng.dirichlet(np.full(n_states, 10.0), len(clusters)) if n_states > 1 else np.ones((len(clusters), 1))
+    out: F64 = OTHER_STATES * spread
+    out[np.arange(len(clusters)), clusters] += 1 - OTHER_STATES
     return out
 
 
-def _fit_beliefs(counts: Floats, believed: Floats, theta: Floats | None = None) -> Floats:
-    """θ as the M-step would have it if the words' tokens were in their states as believed.
+def _fit_theta(counts: F64, probabilities: F64, theta: F64 | None = None) -> F64:
+    """θ by the M-step, for tokens that are in the states with these probabilities (V, M, K).
 
-    Where there are too many joint states for that, each layer alone, tempered: their clusters tell much the same twice.
+    With too many joint states for that, each layer by itself, divided by √M: the clusterings overlap in what they say.
     """
-    _, M, K = believed.shape
-    words = counts[:, None, None] * believed
-    if theta is None or K**M > MOST_VISITS:
+    _, M, K = probabilities.shape
+    words = counts[:, None, None] * probabilities
+    if theta is None or K**M > MAX_JOINT:
         mass = words.sum(axis=0)
         alone = np.log(np.maximum(words, 1e-300)) - np.log(mass) - np.log(counts / counts.sum())[:, None, None]
         theta = bounded(alone / np.sqrt(M) + np.log(counts)[:, None, None] / M)
-    if K**M > MOST_VISITS:
+    if K**M > MAX_JOINT:
         return theta
-    visits = np.exp(log_normaliser(Emission(np.log(counts), believed)))
-    return scale_layers(words, visits, theta, 0.0, N_PASSES)
+    visits = np.exp(log_normalizer(Emission(np.log(counts), probabilities)))
+    return scale_layers(words, visits, theta, 0.0, M_PASSES)
 
 
-def _frequencies(corpus: Corpus) -> Floats:
+def _frequencies(corpus: Corpus) -> F64:
     counts = corpus.vocabulary.counts + 0.1
-    p: Floats = counts / counts.sum()
+    p: F64 = counts / counts.sum()
     return p
 
 
-def _between_clusters(matrix: csr_array, clusters: NDArray[np.int64], n_states: int) -> Floats:
+def _between_clusters(matrix: csr_array, clusters: I64, n_states: int) -> F64:
     """[i, j] = times a word of cluster j came right after one of cluster i."""
     one_hot = csr_array((np.ones(len(clusters)), (np.arange(len(clusters)), clusters)), shape=(len(clusters), n_states))
     return np.asarray((one_hot.T @ (matrix @ one_hot)).todense(), dtype=np.float64).T  # counts are [after, before]
 
 
-def word_clusters(
-    matrix: csr_array, unigram: NDArray[np.int64], n_clusters: int, view: str, rng: np.random.Generator
-) -> NDArray[np.int64]:
+def word_clusters(matrix: csr_array, unigram: I64, n_clusters: int, view: str, rng: np.random.Generator) -> I64:
     """A cluster for every word from one view of the pair counts ([i, j] = i after j)."""
     V = len(unigram)
     if n_clusters == 1:

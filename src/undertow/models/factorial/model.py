@@ -1,7 +1,8 @@
-"""The factorial hidden Markov model of text: every token gets M states at once, one from each of M chains.
+"""The factorial hidden Markov model of text: every token has M states at once, one from each of M chains.
 
-The chains move independently; together they choose each word (`kernels.factorial.FactorialParams`). While the K^M joint
-states are few, inference over them is exact and never looks at the rest of the vocabulary; beyond, it is variational.
+The chains move independently and choose each word together (`FactorialParams`). Inference is exact while the K^M joint
+states are few, else variational. The class only forwards: EM is in `em`, its start in `init`, inference with given
+parameters in `params`, queries in `queries`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from undertow.errors import InputError, short
 from undertow.kernels.factorial.variational import BOUNDS
 from undertow.kernels.factorial.viterbi import states_to_codes
 from undertow.kernels.factorial.words import FactorialParams, check_params
+from undertow.kernels.types import F32, F64, I64
 from undertow.models.base import (
     CostWarning,
     Estimator,
@@ -70,8 +72,8 @@ EXACT_FIT = 10_000  # joint states up to which `inference="auto"` is exact: ther
 EXACT_SCORE = 100_000  # joint states up to which text is scored exactly, however the model was fitted
 Text = Corpus | Iterable[Sequence[str]]
 MOST_JOINT = 4_000_000  # joint states of which a table can be held
-# Exact inference, measured at 8, 10 and 11 layers of 3 states and 6 of 6: scratch of a worker, and processor time of a
-# token, a joint state, a layer and a state of it
+# Exact inference, measured at 8, 10 and 11 layers of 3 states and 6 of 6: memory of a worker per joint state, and
+# processor time per token, joint state, layer and state of a layer
 BYTES_A_JOINT_STATE = 1_700
 NS_A_STEP = 0.7
 WORTH_A_WARNING = (1 << 29, 0.05)  # bytes, hours
@@ -258,7 +260,7 @@ class FactorialHMM(Estimator):
         return self
 
     def _warn_of_cost(self, n_tokens: int, engine: Engine | None) -> None:
-        """Say before the work what exact inference over very many joint states will take."""
+        """Warn of the memory and time that exact inference over very many joint states will take."""
         n_joint, how = self.n_states**self.n_layers, self._inference_settings()
         if not how.exact or n_joint <= EXACT_FIT:
             return
@@ -368,7 +370,7 @@ class FactorialHMM(Estimator):
         engine: Engine,
         resume_from: PassState | None,
     ) -> Iterator[Iteration[FactorialParams]]:
-        """Passes of EM, each with the likelihood of the held-out text under what it learned."""
+        """Passes of EM, each with the likelihood of the held-out text after it."""
         for done in passes(text, start, how, rng, engine, resume_from):
             score = None if other is None else held_out(done.params, other, how.inference, engine)
             yield Iteration(done.log_likelihood, done.params, score, state=done.state)
@@ -401,7 +403,7 @@ class FactorialHMM(Estimator):
         self._scorer = FactorialInference(p, how)
         self._states_inference = FactorialInference(p, self._inference_settings(), self._scorer.log_norm)
 
-    # --- what it gives ----------------------------------------------------------------------------------
+    # --- queries ----------------------------------------------------------------------------------------
 
     @property
     def scores_exactly(self) -> bool:
@@ -410,11 +412,11 @@ class FactorialHMM(Estimator):
         return self._scorer.settings.exact
 
     @property
-    def theta_(self) -> npt.NDArray[np.float64]:
+    def theta_(self) -> F64:
         """(V, M, K) weights of the words in each state of each layer."""
         return self.params_.theta
 
-    def transform(self, X: Text, view: str = "features") -> list[npt.NDArray[np.float32]]:
+    def transform(self, X: Text, view: str = "features") -> list[F32]:
         """Vectors of the tokens: which states they are in.
 
         A word outside the vocabulary is a missing observation and gets its states from the context; where the
@@ -444,7 +446,7 @@ class FactorialHMM(Estimator):
         M, K = self.params_.n_layers, self.params_.n_states
         if view == "viterbi":
             return [np.eye(K, dtype=np.float32)[s].reshape(len(s), M * K) for s in self.decode(X, "viterbi")]
-        out: list[npt.NDArray[np.float32]] = []
+        out: list[F32] = []
         for ids, offsets in self._batches(X):
             gamma = posterior(self._states_inference, ids, offsets, ids == self.vocabulary_.unknown_id).reshape(
                 len(ids), M * K
@@ -452,7 +454,7 @@ class FactorialHMM(Estimator):
             out.extend(gamma[a:b] for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True))
         return out
 
-    def posterior(self, X: Text) -> list[npt.NDArray[np.float32]]:
+    def posterior(self, X: Text) -> list[F32]:
         """Probabilities of the layers' states, given the sentence.
 
         Parameters
@@ -468,7 +470,7 @@ class FactorialHMM(Estimator):
         M, K = self.params_.n_layers, self.params_.n_states
         return [v.reshape(len(v), M, K) for v in self.transform(X, "posterior")]
 
-    def decode(self, X: Text, method: str = "viterbi") -> list[npt.NDArray[np.int64]]:
+    def decode(self, X: Text, method: str = "viterbi") -> list[I64]:
         """A state in each layer for each token.
 
         Unknown words are missing observations.
@@ -496,13 +498,13 @@ class FactorialHMM(Estimator):
             raise InputError(f"method={method!r} must be 'viterbi' or 'posterior'.")
         if method == "posterior":
             return [v.argmax(axis=2).astype(np.int64) for v in self.posterior(X)]
-        out: list[npt.NDArray[np.int64]] = []
+        out: list[I64] = []
         for ids, offsets in self._batches(X):
             states = best_paths(self._states_inference, ids, offsets, ids == self.vocabulary_.unknown_id)
             out.extend(states[a:b] for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True))
         return out
 
-    def joint_codes(self, X: Text) -> list[npt.NDArray[np.int64]]:
+    def joint_codes(self, X: Text) -> list[I64]:
         """The decoded states of all layers as one number, the last layer's running fastest.
 
         Parameters
@@ -517,7 +519,7 @@ class FactorialHMM(Estimator):
         """
         return [states_to_codes(s, self.params_.n_states) for s in self.decode(X, "viterbi")]
 
-    def log_probabilities(self, X: Text) -> list[npt.NDArray[np.float64]]:
+    def log_probabilities(self, X: Text) -> list[F64]:
         """log p(token | tokens before it in its sentence).
 
         Parameters
@@ -541,13 +543,13 @@ class FactorialHMM(Estimator):
                 f"FactorialHMM: the probability of each token needs a sum over {self.params_.n_joint:,} joint states, "
                 f"more than {EXACT_SCORE:,}: take bounds(X), or a model with fewer layers or states."
             )
-        out: list[npt.NDArray[np.float64]] = []
+        out: list[F64] = []
         for ids, offsets in self._batches(X):
             logs = self._scorer.exact(ids, offsets, backward=False).token_logs
             out.extend(logs[a:b] for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True))
         return out
 
-    def log_likelihoods(self, X: Text) -> npt.NDArray[np.float64]:
+    def log_likelihoods(self, X: Text) -> F64:
         """Log-probability of each sentence, exact up to 100,000 joint states, beyond that the variational bound.
 
         Parameters
@@ -566,7 +568,7 @@ class FactorialHMM(Estimator):
         parts = [self._scorer.exact(ids, at, backward=False).log_likelihood for ids, at in self._batches(X)]
         return np.concatenate(parts) if parts else np.empty(0)
 
-    def bounds(self, X: Text) -> npt.NDArray[np.float64]:
+    def bounds(self, X: Text) -> F64:
         """Variational lower bound on each sentence's log-probability, by the `bound` of the model.
 
         Parameters
@@ -628,7 +630,7 @@ class FactorialHMM(Estimator):
         """
         return self._mean(X, self.bounds)
 
-    def _mean(self, X: Text, values: Callable[[Text], npt.NDArray[np.float64]]) -> float:
+    def _mean(self, X: Text, values: Callable[[Text], F64]) -> float:
         self._check_fitted()
         sentences = X if isinstance(X, Corpus) else list(checked_sentences(X))
         n_tokens = sentences.n_tokens if isinstance(sentences, Corpus) else sum(map(len, sentences))
@@ -656,7 +658,7 @@ class FactorialHMM(Estimator):
         """
         return float(np.exp(-self.score(X)))
 
-    def _batches(self, X: Text) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[np.int64]]]:
+    def _batches(self, X: Text) -> Iterator[tuple[npt.NDArray[Any], I64]]:
         return batches(encode_sentences(self.vocabulary_, X))
 
     def top_words(self, layer: int, state: int, n: int = 10, *, min_count: int = 5) -> list[WordWeight]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from undertow.kernels.factorial.exact import exact_posterior
+from undertow.kernels.factorial.exact import ExactPosterior, exact_posterior
 from undertow.kernels.factorial.mean_field import joint_visits
 from undertow.kernels.factorial.variational import (
     VariationalPosterior,
@@ -22,16 +22,16 @@ from undertow.kernels.factorial.words import (
     Emission,
     FactorialParams,
     FactorialStats,
-    Floats,
     emission,
-    log_normaliser,
+    log_normalizer,
 )
+from undertow.kernels.types import F64, I64
 
-Shard = tuple[NDArray[Any], NDArray[np.int64]]  # flat ids, offsets
+Shard = tuple[NDArray[Any], I64]  # flat ids, offsets
 
 
 class InferenceSettings(NamedTuple):
-    """How posteriors are found."""
+    """Settings of inference; the fields are those of `FactorialHMM`."""
 
     exact: bool
     bound: str = "tilted"
@@ -40,20 +40,20 @@ class InferenceSettings(NamedTuple):
 
     @property
     def tabulates(self) -> bool:
-        """Whether it needs log Z of all joint states; otherwise it sums over the words."""
+        """Whether inference needs a table of log Z over the joint states; otherwise it sums over the words."""
         return self.exact or self.bound == "mean_field"
 
 
 class FactorialInference:
-    """Parameters with the tables that inference reads. It travels to workers as its parameters alone."""
+    """Parameters with the tables that inference reads. Only the parameters and log Z are pickled for workers."""
 
-    def __init__(self, params: FactorialParams, settings: InferenceSettings, log_norm: Floats | None = None) -> None:
+    def __init__(self, params: FactorialParams, settings: InferenceSettings, log_norm: F64 | None = None) -> None:
         self.params, self.settings = params, settings
         self.emission: Emission = emission(params.theta)
         self.table: WordTable | None = None
         self.log_norm = log_norm
         if settings.tabulates and log_norm is None:
-            self.log_norm = log_normaliser(self.emission)
+            self.log_norm = log_normalizer(self.emission)
         if not settings.tabulates:
             self.table = WordTable.of(self.emission)
 
@@ -61,7 +61,7 @@ class FactorialInference:
         return FactorialInference, (self.params, self.settings, self.log_norm)
 
     def __call__(self, shard: Shard) -> FactorialStats:
-        """Expected counts of a shard, every word observed."""
+        """The E-step: expected counts of a shard in which no word is missing."""
         ids, offsets = shard
         V = len(self.params.theta)
         if self.settings.exact:
@@ -73,37 +73,41 @@ class FactorialInference:
             )  # fmt: skip
         chains = self.chains(ids, offsets)
         gamma = np.ascontiguousarray(chains.gamma.transpose(1, 0, 2), dtype=np.float32)
-        visits, rest = np.empty(0), np.empty((0, 0, 0))
+        visits, bound_counts = np.empty(0), np.empty((0, 0, 0))
         if self.settings.bound == "mean_field":
             visits = joint_visits(gamma)
         else:
             assert self.table is not None
             seen = np.ones(len(ids), dtype=bool)
-            # over e^θ: so the counts of mini-batches, expected under different θ, can be averaged
-            rest = expected_by_bound(chains, seen, self.table, V) * np.exp(-self.params.theta)
+            # divided by e^θ, so that counts expected under different θ can be added
+            bound_counts = expected_by_bound(chains, seen, self.table, V) * np.exp(-self.params.theta)
         return FactorialStats(
             float(chains.bound.sum()),
             float(len(ids)),
             count_words(ids, gamma, V),
             visits,
-            rest,
+            bound_counts,
             chains.first,
             chains.pairs,
         )
 
-    def exact(self, ids: Any, offsets: Any, missing: Any = None, *, backward: bool = True) -> Any:
+    def exact(
+        self, ids: NDArray[Any], offsets: I64, missing: NDArray[np.bool_] | None = None, *, backward: bool = True
+    ) -> ExactPosterior:
+        """Exact posteriors and expected counts; without `backward` only log-probabilities."""
         assert self.log_norm is not None
         return exact_posterior(ids, offsets, missing, self.params, self.emission, self.log_norm, backward=backward)
 
-    def chains(self, ids: Any, offsets: Any, missing: Any = None) -> VariationalPosterior:
+    def chains(self, ids: NDArray[Any], offsets: I64, missing: NDArray[np.bool_] | None = None) -> VariationalPosterior:
+        """Posteriors and expected counts by the variational bound."""
         return variational_posterior(
             ids, offsets, missing, self.params, self.emission, self.table, self.log_norm,
             bound=self.settings.bound, max_sweeps=self.settings.max_sweeps, tol=self.settings.tol,
         )  # fmt: skip
 
 
-def count_words(ids: NDArray[Any], gamma: NDArray[Any], n_words: int) -> Floats:
-    """(V, M, K) sums of the posteriors (N, M, K) of each word's tokens. Equivalent to `np.add.at(out, ids, gamma)`."""
+def count_words(ids: NDArray[Any], gamma: NDArray[Any], n_words: int) -> F64:
+    """(V, M, K) posteriors (N, M, K) summed over the tokens of each word: `np.add.at(out, ids, gamma)`."""
     _, M, K = gamma.shape
     out = np.zeros((n_words, M * K))
     order = np.argsort(ids, kind="stable")

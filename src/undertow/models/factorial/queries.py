@@ -10,23 +10,24 @@ from numpy.typing import NDArray
 
 from undertow.kernels.chain.small import viterbi_logs
 from undertow.kernels.factorial.viterbi import codes_to_states, joint_viterbi
-from undertow.kernels.factorial.words import Emission, FactorialParams, Floats
+from undertow.kernels.factorial.words import Emission, FactorialParams
+from undertow.kernels.types import F32, F64, I64
 from undertow.models.factorial.params import FactorialInference
 from undertow.text.vocabulary import Vocabulary
 
-BATCH_TOKENS = 1 << 16  # of a query: what is held at once
+BATCH_TOKENS = 1 << 16  # queries process a text in batches of about this many tokens
 
 
 class WordWeight(NamedTuple):
-    """A word of a state, by how much more often it comes in that state than elsewhere."""
+    """A word that is typical of a state."""
 
     word: str
     lift: float  # log p(state | word) / p(state), over the training text
     tokens: float  # expected tokens of the word in the state
 
 
-def batches(sentences: Sequence[NDArray[Any]]) -> Iterator[tuple[NDArray[Any], NDArray[np.int64]]]:
-    """Flat ids and offsets of runs of sentences; long texts in several."""
+def batches(sentences: Sequence[NDArray[Any]]) -> Iterator[tuple[NDArray[Any], I64]]:
+    """Sentences as flat ids and offsets, in batches of about BATCH_TOKENS tokens."""
     lengths = np.array([len(s) for s in sentences], dtype=np.int64)
     ends = np.cumsum(lengths)
     first = 0
@@ -38,9 +39,7 @@ def batches(sentences: Sequence[NDArray[Any]]) -> Iterator[tuple[NDArray[Any], N
         first = stop
 
 
-def posterior(
-    inference: FactorialInference, ids: NDArray[Any], offsets: NDArray[np.int64], missing: NDArray[np.bool_]
-) -> NDArray[np.float32]:
+def posterior(inference: FactorialInference, ids: NDArray[Any], offsets: I64, missing: NDArray[np.bool_]) -> F32:
     """(n_tokens, M, K) probabilities of the layers' states."""
     if inference.settings.exact:
         return np.asarray(inference.exact(ids, offsets, missing).gamma, dtype=np.float32)
@@ -48,9 +47,7 @@ def posterior(
     return np.ascontiguousarray(chains.gamma.transpose(1, 0, 2), dtype=np.float32)
 
 
-def best_paths(
-    inference: FactorialInference, ids: NDArray[Any], offsets: NDArray[np.int64], missing: NDArray[np.bool_]
-) -> NDArray[np.int64]:
+def best_paths(inference: FactorialInference, ids: NDArray[Any], offsets: I64, missing: NDArray[np.bool_]) -> I64:
     """(n_tokens, M) states: of the best joint path if inference is exact, else of each layer's own chain."""
     p = inference.params
     if inference.settings.exact:
@@ -69,7 +66,7 @@ def draw_states(
     missing: NDArray[np.bool_],
     rng: np.random.Generator,
 ) -> list[int]:
-    """States of the last token given all: jointly where joint states are tabulated, else layer by layer."""
+    """Draw the states of the last token given all tokens: jointly if scoring is exact, else layer by layer."""
     p = scorer.params
     if scorer.settings.exact:
         assert scorer.log_norm is not None
@@ -80,27 +77,27 @@ def draw_states(
     return [int(rng.choice(p.n_states, p=g / g.sum())) for g in gamma]
 
 
-def words_of_state(theta: Floats, state: int, words: Vocabulary, n: int, min_count: int) -> list[WordWeight]:
-    """The n words most tied to a state of the layer with scores θ (V, K), by their lift."""
+def words_of_state(theta: F64, state: int, words: Vocabulary, n: int, min_count: int) -> list[WordWeight]:
+    """The n words with the highest lift in a state, from the layer's scores θ (V, K)."""
     share = state_shares(theta, words.counts)
     tokens = words.counts * share[:, state]
-    usual = tokens.sum() / words.counts.sum()
-    lift = np.log(np.maximum(share[:, state], 1e-300)) - np.log(max(usual, 1e-300))
+    overall = tokens.sum() / words.counts.sum()
+    lift = np.log(np.maximum(share[:, state], 1e-300)) - np.log(max(overall, 1e-300))
     allowed = words.counts >= min(min_count, int(words.counts.max()))
     allowed[: words.n_special] = False
     order = np.argsort(np.where(allowed, -lift, np.inf), kind="stable")[: min(n, int(allowed.sum()))]
     return [WordWeight(words.words[i], float(lift[i]), float(tokens[i])) for i in order]
 
 
-def state_shares(theta: Floats, counts: NDArray[np.int64]) -> Floats:
-    """(V, K) how a word's tokens fall on one layer's states, judged by the layer's own scores θ (V, K) of words alone.
+def state_shares(theta: F64, counts: I64) -> F64:
+    """(V, K) p(state | word) of one layer, from its scores θ (V, K) alone.
 
-    A state is as frequent as makes all shares agree with it: EM of a mixture with fixed components, a few steps of it.
+    The frequencies of the states come from 20 steps of EM for a mixture with fixed components.
     """
     scores = np.exp(theta - theta.max(axis=0))
-    likelihood = scores / scores.sum(axis=0)  # of the words given the state, as if the other layers said nothing
+    likelihood = scores / scores.sum(axis=0)  # p(word | state), without the other layers
     weight = np.full(theta.shape[1], 1.0 / theta.shape[1])
-    share: Floats = np.empty_like(likelihood)
+    share: F64 = np.empty_like(likelihood)
     for _ in range(20):
         share = likelihood * weight
         share /= np.maximum(share.sum(axis=1, keepdims=True), 1e-300)
@@ -110,9 +107,9 @@ def state_shares(theta: Floats, counts: NDArray[np.int64]) -> Floats:
 
 
 def filtered_joint(
-    ids: NDArray[Any], missing: NDArray[np.bool_], params: FactorialParams, e: Emission, log_norm: Floats
-) -> Floats:
-    """(K^M,) distribution of the last token's joint state given the words up to it."""
+    ids: NDArray[Any], missing: NDArray[np.bool_], params: FactorialParams, e: Emission, log_norm: F64
+) -> F64:
+    """(K^M,) filtered distribution of the last token's joint state."""
     M, K = params.initial.shape
     joint = np.ones(())
     for m in range(M):
@@ -133,7 +130,7 @@ def filtered_joint(
 def draw_words(
     params: FactorialParams, n: int, states: list[int] | None, boundary: int | None, rng: np.random.Generator
 ) -> list[int]:
-    """n words; `states` are those of the token before, None at the start of a sentence, as after the boundary word."""
+    """Draw n words; `states` are those of the token before, None at the start of a sentence."""
     K = params.n_states
     out: list[int] = []
     for _ in range(n):

@@ -1,4 +1,4 @@
-"""Taggers on top of the models: what the features are worth on labelled text."""
+"""Taggers that read the features of models, and scores of their tags."""
 
 from undertow.results.tagging.crf import CRFTagger
 from undertow.results.tagging.local import LocalTagger

@@ -1,4 +1,4 @@
-"""What both taggers share: the door for sentences and tags, scores, and the models they keep."""
+"""What both taggers share: checks of sentences and tags, evaluation, and saving with the models they read."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from undertow.engine import Engine
 from undertow.errors import InputError, short
+from undertow.kernels.types import F32
 from undertow.models.base import Estimator, SavedState, TensorSpec
 from undertow.results.tagging import packed_models
 from undertow.results.tagging.representation import (
@@ -28,7 +29,7 @@ from undertow.text.corpus import Corpus
 from undertow.text.tokenizer import checked_sentences
 from undertow.text.vocabulary import Vocabulary, check_word
 
-LEAST_KNOWN = 0.05  # share of the tokens; sets of tags have single ones in common: SYM is in both of CoNLL-U
+LEAST_KNOWN = 0.05  # share of tokens with a known tag; other tag sets may share a few tags: CoNLL-U's two share SYM
 BATCH_TOKENS = 1 << 13  # features of so many tokens are held as Python objects at a time
 
 
@@ -280,11 +281,11 @@ def _rule(representation: Representation) -> dict[str, Any] | None:
     own = getattr(getattr(representation, "model", None), "tokenizer_", None)
     if not own or own.get("rule") == "callable":
         return None
-    # a tagger reads words as they are written; the model's spelling of them is the representation's affair
+    # a tagger reads words as they are written; the representation spells them for the model
     return {**own, "numbers": "keep", "lower": False}
 
 
-# --- the door -------------------------------------------------------------------------------------------
+# --- checks of input ------------------------------------------------------------------------------------
 
 
 def checked_words(X: Any) -> list[list[str]]:
@@ -344,9 +345,11 @@ def token_batches(sentences: list[list[str]], n_tokens: int = BATCH_TOKENS) -> l
     return out
 
 
-def as_matrix(a: Any, i: int) -> npt.NDArray[np.float32]:
+def as_matrix(a: Any, i: int) -> F32:
     """The vectors of sentence i: two axes, finite."""
     array = np.asarray(a, dtype=np.float32)
     if array.ndim != 2 or not np.isfinite(array).all():
-        raise InputError(f"Sentence {i} is no table of finite numbers, a row a token: give the output of transform.")
+        raise InputError(
+            f"Sentence {i} is not an array of finite numbers with a row for each token: give the output of transform."
+        )
     return array

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from undertow.engine import Engine
 from undertow.errors import FormatError, InputError, missing_extra
+from undertow.kernels.types import F32
 from undertow.models.base import SavedState, TensorSpec
 from undertow.models.constraints import CALLBACKS, Checked, Choice, Constraint, Flag, Number, Whole, check_callbacks
 from undertow.models.fitting import Callback, TrainingEvent
@@ -159,7 +160,7 @@ class CRFTagger(Tagger):
             blob = path.read_bytes()
         self._open_blob(blob)
         self._set_common(words, tags, features)
-        # where zero weights are the best already, no iteration is reported: these are their likelihood
+        # if zero weights are optimal, no iteration is reported: then the history is their likelihood
         at_zero = -float(np.log(len(self.labels_)) * sum(map(len, tags)))
         self.history_ = trainer.objectives or [at_zero]
         return self
@@ -179,7 +180,7 @@ class CRFTagger(Tagger):
         """
         return [tags for tags, _ in self._tagged(X, marginals=False)]
 
-    def predict_proba(self, X: Any) -> list[npt.NDArray[np.float32]]:
+    def predict_proba(self, X: Any) -> list[F32]:
         """Marginal probabilities of the tags.
 
         Parameters
@@ -194,7 +195,7 @@ class CRFTagger(Tagger):
         """
         return [p for _, p in self._tagged(X, marginals=True)]
 
-    def _tagged(self, X: Any, marginals: bool) -> Iterator[tuple[list[str], npt.NDArray[np.float32]]]:
+    def _tagged(self, X: Any, marginals: bool) -> Iterator[tuple[list[str], F32]]:
         self._check_fitted()
         words = checked_words(X)
         nothing = np.zeros((0, len(self.labels_)), dtype=np.float32)
@@ -252,7 +253,7 @@ class CRFTagger(Tagger):
         if sorted(self._tagger.labels()) != self.labels_:
             raise FormatError("CRFsuite's model has other labels than the tagger.")
         self._tagger.tag([["bias"]])
-        for label in self.labels_:  # it raises for a label whose name does not lead to its number
+        for label in self.labels_:  # raises if the name of a label does not lead to its number
             self._tagger.marginal(label, 0)
 
 
@@ -265,7 +266,7 @@ def _crfsuite() -> Any:
 
 
 def _trainer(crfsuite: Any, algorithm: str, n_iter: int, callbacks: Any) -> Any:
-    """A trainer that keeps the objective of every iteration and tells callbacks."""
+    """A trainer that stores the objective of every iteration and calls the callbacks."""
     began = time.perf_counter()
 
     class Trainer(crfsuite.BaseTrainer):  # type: ignore[misc]
@@ -274,7 +275,7 @@ def _trainer(crfsuite: Any, algorithm: str, n_iter: int, callbacks: Any) -> Any:
             self.objectives: list[float] = []
 
         def message(self, message: str) -> None:
-            # its own parser of these lines knows no negative loss
+            # CRFsuite's own parser of these lines fails on a negative loss
             if message.startswith("Loss:"):
                 self.objectives.append(-float(message.removeprefix("Loss:")))
                 event = TrainingEvent(len(self.objectives), n_iter, self.objectives[-1], time.perf_counter() - began)
@@ -293,7 +294,7 @@ def checked_features(f: Representation, sentences: list[list[str]]) -> Features:
     """A representation's features, refused if there is not one dict for every token."""
     out = f.features(sentences)
     if [len(rows) for rows in out] != [len(tokens) for tokens in sentences]:
-        raise InputError(f"The features {f.name!r} do not come one for every token: mend their features method.")
+        raise InputError(f"The features {f.name!r} do not come one for every token: correct its features method.")
     return out
 
 

@@ -1,7 +1,7 @@
-"""CRFsuite's model file, looked at before CRFsuite reads it: its reader follows every offset without a check.
+"""Checks of CRFsuite's model file before CRFsuite reads it, as its reader follows every offset without a check.
 
-All numbers are little-endian and 4 bytes wide but the weights. After the header lie five chunks, each with a name and
-its size:
+All numbers are little-endian and 4 bytes wide except the weights. After the header there are five chunks, each with a
+name and its size:
 
     FEAT   number of features, and for each its kind (0: attribute → label, 1: label → label), source, label, weight
     CQDB   labels by name and by number; and a second one with the attributes. 256 hash tables of (hash, record) with
@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from undertow.errors import FormatError
+from undertow.kernels.types import I64
 
 HEADER = struct.Struct("<4sI4sI3I5I")  # magic, size, type, version, counts of features, labels, attributes, 5 offsets
 FEATURE = np.dtype([("kind", "<u4"), ("source", "<u4"), ("label", "<u4"), ("weight", "<f8")])
@@ -26,11 +27,10 @@ N_TABLES = 256
 BYTE_ORDER = 0x62445371
 
 Bytes = npt.NDArray[np.uint8]
-Ints = npt.NDArray[np.int64]
 
 
 def check_model_bytes(blob: bytes, n_labels: int) -> None:
-    """Raise FormatError unless these bytes are a whole model over that many labels, with no way out of them."""
+    """Raise FormatError unless these bytes are a whole model of n_labels labels whose offsets all lie within it."""
     try:
         _check(np.frombuffer(blob, dtype=np.uint8), n_labels)
     except ValueError as e:
@@ -42,7 +42,7 @@ def _check(data: Bytes, n_labels: int) -> None:
         raise ValueError("it is too short")
     magic, size, kind, _, _, found, n_attributes, *offsets = HEADER.unpack_from(data.data)
     if magic != b"lCRF" or kind != b"FOMC" or size != len(data):
-        raise ValueError("its header is another's")
+        raise ValueError("its header is not one of a CRFsuite model of this size")
     if found != n_labels:
         raise ValueError(f"it has {found} labels and the tagger {n_labels}")
     features, labels, attributes, label_lists, attribute_lists = (
@@ -63,14 +63,14 @@ def _chunk(data: Bytes, name: bytes, at: int) -> Bytes:
     return data[at : at + size]
 
 
-def _numbers(data: Bytes, at: Ints) -> Ints:
+def _numbers(data: Bytes, at: I64) -> I64:
     """The numbers at these places, wherever they lie; none may reach beyond the end."""
     if len(at) and not 0 <= at.min() <= at.max() <= len(data) - 4:
         raise ValueError("an offset leads out of its chunk")
     return sum((data[at + k].astype(np.int64) << (8 * k) for k in range(4)), np.zeros(len(at), dtype=np.int64))
 
 
-def _row(data: Bytes, at: int, n: int) -> Ints:
+def _row(data: Bytes, at: int, n: int) -> I64:
     """n numbers side by side."""
     if not 0 <= at <= at + 4 * n <= len(data):
         raise ValueError("a table leads out of its chunk")
@@ -80,7 +80,7 @@ def _row(data: Bytes, at: int, n: int) -> Ints:
 def _check_features(chunk: Bytes, n_labels: int, n_attributes: int) -> int:
     n = int(_row(chunk, 8, 1)[0])
     if len(chunk) != 12 + n * FEATURE.itemsize:
-        raise ValueError("it does not have the features it says")
+        raise ValueError("its size does not fit its number of features")
     if n:
         table = np.frombuffer(chunk, dtype=FEATURE, offset=12)
         sources = np.where(table["kind"] == 0, n_attributes, n_labels)
@@ -94,7 +94,7 @@ def _check_features(chunk: Bytes, n_labels: int, n_attributes: int) -> int:
 def _check_names(chunk: Bytes, n: int) -> None:
     order, n_records, records_at = _row(chunk, 12, 3).tolist()
     if order != BYTE_ORDER or n_records != n:
-        raise ValueError("the table of names is another's")
+        raise ValueError("the table of names has the wrong byte order or number of names")
     tables = _row(chunk, 24, 2 * N_TABLES).reshape(N_TABLES, 2)
     records = [_row(chunk, records_at, n)]
     for at, n_places in tables[tables[:, 1] > 0].tolist():

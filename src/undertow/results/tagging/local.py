@@ -12,6 +12,7 @@ import numpy.typing as npt
 from undertow.engine import Engine
 from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError, short
+from undertow.kernels.types import F32, I64
 from undertow.models.base import SavedState, TensorSpec
 from undertow.models.constraints import (
     CALLBACKS,
@@ -35,8 +36,6 @@ from undertow.results.tagging.base import (
 )
 from undertow.results.tagging.network import Network
 from undertow.results.tagging.representation import FeatureSources, Representation
-
-Matrix = npt.NDArray[np.float32]
 
 LARGEST_WEIGHT = 1e9  # products of two still lie far within float32
 
@@ -200,7 +199,7 @@ class LocalTagger(Tagger):
         """A tagger with the same parameters but the models it reads, which the vectors stand for."""
         return LocalTagger(**{**self.get_params(), "features": None})
 
-    def _open(self, X: Any, features: list[Representation]) -> tuple[list[list[str]] | None, list[Matrix]]:
+    def _open(self, X: Any, features: list[Representation]) -> tuple[list[list[str]] | None, list[F32]]:
         """The words, if X has words, and the vectors of every sentence."""
         if features:
             words = checked_words(X)
@@ -215,8 +214,8 @@ class LocalTagger(Tagger):
         return None, [as_matrix(a, i) for i, a in enumerate(items)]
 
     @staticmethod
-    def _vectors(words: list[list[str]], features: list[Representation]) -> list[Matrix]:
-        out: list[Matrix] = []
+    def _vectors(words: list[list[str]], features: list[Representation]) -> list[F32]:
+        out: list[F32] = []
         for batch in token_batches(words, 1 << 15):
             sides = [f.vectors(batch) for f in features]  # type: ignore[attr-defined]
             out += [as_matrix(np.concatenate(row, axis=1), i) for i, row in enumerate(zip(*sides, strict=True))]
@@ -234,14 +233,14 @@ class LocalTagger(Tagger):
     def _train(
         self,
         rng: np.random.Generator,
-        X: Matrix,
-        y: npt.NDArray[np.int64],
-        X_held: Matrix,
-        y_held: npt.NDArray[np.int64],
+        X: F32,
+        y: I64,
+        X_held: F32,
+        y_held: I64,
         n_labels: int,
         resume_from: tuple[int, Network, Any, Any] | None,
     ) -> Iterator[Iteration[Network]]:
-        """Passes of Adam over the labelled tokens, each judged by the held-out ones."""
+        """Passes of Adam over the labelled tokens, each with the likelihood of the held-out ones."""
         net = network.start(rng, X.shape[1], self.n_hidden, n_labels)
         state = network.adam_start(net)
         step = {"batch_size": self.batch_size, "rate": self.learning_rate, "alpha": self.alpha}
@@ -273,7 +272,7 @@ class LocalTagger(Tagger):
         """
         return [[self.labels_[i] for i in p.argmax(axis=1).tolist()] for p in self._log_probabilities(X)]
 
-    def predict_proba(self, X: Any) -> list[Matrix]:
+    def predict_proba(self, X: Any) -> list[F32]:
         """Probabilities of the tags.
 
         Parameters
@@ -288,7 +287,7 @@ class LocalTagger(Tagger):
         """
         return [np.exp(p) for p in self._log_probabilities(X)]
 
-    def _log_probabilities(self, X: Any) -> list[Matrix]:
+    def _log_probabilities(self, X: Any) -> list[F32]:
         self._check_fitted()
         out = []
         for i, vectors in enumerate(self._open(X, self.features_)[1]):
@@ -333,11 +332,11 @@ def dense(features: list[Representation]) -> list[Representation]:
     for f in features:
         if not hasattr(f, "vectors"):
             raise InputError(
-                f"The features {f.name!r} are no vectors, and a LocalTagger reads vectors: "
+                f"The features {f.name!r} are not vectors, which a LocalTagger needs: "
                 "wrap the model in Vectors, or use a CRFTagger."
             )
     return features
 
 
-def _ids(tags: list[list[str]], index: Mapping[str, int]) -> npt.NDArray[np.int64]:
+def _ids(tags: list[list[str]], index: Mapping[str, int]) -> I64:
     return np.array([index[tag] for s in tags for tag in s], dtype=np.int64)

@@ -32,7 +32,7 @@ class AdamState(NamedTuple):
 
 
 def start(rng: np.random.Generator, d: int, n_hidden: int, n_labels: int) -> Network:
-    """Uniform weights of the width Glorot and Bengio give for their layer; no bias."""
+    """Initial weights, uniform as Glorot and Bengio proposed; biases 0."""
 
     def weights(n_in: int, n_out: int) -> Array:
         bound = np.sqrt(6 / (n_in + n_out))

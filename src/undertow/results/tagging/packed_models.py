@@ -1,7 +1,7 @@
-"""A fitted model inside another's directory: its tensors under a prefix, its words as bytes, the rest as JSON.
+"""A fitted model packed into the directory of a tagger: tensors under a prefix, words as bytes, the rest as JSON.
 
-A tagger keeps the models whose features it reads, so that it works wherever its directory is copied to. The same checks
-hold as for a directory of its own: the class says which tensors there are before any of them is read.
+A tagger saves the models whose features it reads, so that its directory can be copied anywhere. The checks are those of
+a model directory: the class says which tensors there are before any of them is read.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def pack(model: Estimator, prefix: str) -> tuple[dict[str, Any], Tensors]:
 
 
 def packed_spec(record: Mapping[str, Any], prefix: str) -> dict[str, TensorSpec]:
-    """The tensors that a packed model must have; like `unpack` it trusts nothing and may raise anything."""
+    """The tensors that a packed model must have; as in `unpack`, a bad record may raise any exception."""
     model_class, state = _class_of(record), _state_of(record)
     spec = {f"{prefix}{name}": tensor for name, tensor in model_class._tensor_spec(state).items()}
     if state.n_words is not None:
@@ -54,6 +54,7 @@ def packed_spec(record: Mapping[str, Any], prefix: str) -> dict[str, TensorSpec]
 
 
 def unpack(record: Mapping[str, Any], tensors: Mapping[str, npt.NDArray[Any]], prefix: str) -> Estimator:
+    """The model that `pack` packed, checked as a model directory is."""
     model_class, state = _class_of(record), _state_of(record)
     model = model_class(**state.params)
     model._check_params()
@@ -73,7 +74,7 @@ def upgrade(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def _class_of(record: Mapping[str, Any]) -> type[Estimator]:
     if set(record) != _KEYS:
-        raise FormatError("A model that it keeps is not described as undertow does.")
+        raise FormatError("The record of a model inside it does not have the keys that undertow writes.")
     return find_class(
         Path(f"the model of the kind {record['kind']!r} inside"), record["kind"], record["format_version"]
     )

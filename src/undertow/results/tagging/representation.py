@@ -23,14 +23,15 @@ import numpy as np
 import numpy.typing as npt
 
 from undertow.errors import InputError
+from undertow.kernels.types import F32
 from undertow.models.base import Estimator
 from undertow.text.tokenizer import Tokenizer
 
 Sentences = Sequence[Sequence[str]]
 Features = list[list[dict[str, float]]]
-Arrays = list[npt.NDArray[np.float32]]
+Arrays = list[F32]
 
-MOST_KNOWN = 1_000_000
+MAX_CACHED = 1_000_000
 STATE_METHODS = {"hmm": "posterior", "fhmm": "viterbi"}  # of `States` where none is given, by the kind of the model
 _PENN = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}", "``": "“", "''": "”"}
 
@@ -170,8 +171,8 @@ class ModelFeatures(abc.ABC):
         if rule is None:
             return [[[token] for token in tokens] for tokens in sentences]
         known = self._spelling
-        # a stream of ever new words must not fill the memory; and the model may have been fitted again
-        if len(known) > MOST_KNOWN or self._spelled_for is not self.model.vocabulary_:
+        # the cache must not grow without limit, and the model may have been fitted again
+        if len(known) > MAX_CACHED or self._spelled_for is not self.model.vocabulary_:
             known.clear()
             self._spelled_for = self.model.vocabulary_
         for tokens in sentences:
@@ -181,7 +182,7 @@ class ModelFeatures(abc.ABC):
         return [[known[token] for token in tokens] for tokens in sentences]
 
     def _ask(self, question: Any, sentences: Sentences) -> list[npt.NDArray[Any]]:
-        """The rows of the model's answer that belong to the tokens: where one is cut, the row of its head."""
+        """The rows of the model's answer for the tokens; for a token that was split, the row of its head."""
         cut = self._cut(sentences)
         answers = question([[piece for pieces in tokens for piece in pieces] for tokens in cut])
         return [_rows_of_heads(np.asarray(a), tokens) for a, tokens in zip(answers, cut, strict=True)]
@@ -210,7 +211,7 @@ def _has_substance(piece: str) -> bool:
 
 
 def _head(pieces: list[str]) -> int:
-    """Which piece of a token tells what it is: the last with a letter or digit, `timing` of `spike-timing-`."""
+    """Index of the head of a split token: the last piece with a letter or digit, `timing` of `spike-timing-`."""
     for i in range(len(pieces) - 1, 0, -1):
         if _has_substance(pieces[i]):
             return i
@@ -226,7 +227,7 @@ def _rows_of_heads(rows: npt.NDArray[Any], tokens: list[list[str]]) -> npt.NDArr
 
 
 def _word_rule(model: Any) -> Tokenizer | None:
-    """The words rule of the model's text; None for text that was cut otherwise, whose spelling is the user's."""
+    """The tokenizer of the model's text if it is undertow's words rule, else None."""
     own = getattr(model, "tokenizer_", None)
     if not own or own.get("rule") != "words":
         return None
@@ -299,7 +300,7 @@ class Vectors(ModelFeatures):
         chosen = {} if self.view is None else {"view": self.view}
         arrays = self._ask(lambda X: self.model.transform(X, **chosen), sentences)  # type: ignore[attr-defined]
         if any(np.ndim(a) != 2 for a in arrays):
-            raise InputError(f"{type(self.model).__name__} gives no vectors by transform: read it another way.")
+            raise InputError(f"{type(self.model).__name__} gives no vectors by transform: use another representation.")
         return [np.asarray(a, dtype=np.float32) * np.float32(self.scale) for a in arrays]
 
     def features(self, sentences: Sentences) -> Features:
@@ -358,7 +359,7 @@ class States(ModelFeatures):
 
 
 def _flat(a: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """A row a token, whatever else there is side by side; not by -1, which an empty sentence leaves undefined."""
+    """One row per token, all other axes side by side; `reshape(n, -1)` would fail for an empty sentence."""
     return a.reshape(len(a), int(np.prod(a.shape[1:])))
 
 
@@ -491,11 +492,11 @@ ADAPTERS: dict[str, type[ModelFeatures]] = {c.adapter: c for c in (Vectors, Stat
 
 
 def as_representation(source: Any, view: str | None = None) -> Representation:
-    """A representation as it is; a model by the adapter that fits it best, or that `view` names.
+    """A representation as it is; a model in the adapter that `view` names, or in the default one.
 
-    Without a view, a model with cluster paths gives these, one with states the most likely ones, any other its
-    vectors. The views "states" (or "viterbi"), "posterior" and "path" name the adapters; any other is a view of the
-    model's vectors.
+    Without a view, a model with cluster paths is read by `Paths`, one with states by `States`, any other by `Vectors`.
+    The views "states" (or "viterbi"), "posterior" and "path" name the adapters; any other is a view of the model's
+    vectors.
     """
     if not isinstance(source, Estimator):
         if isinstance(source, Representation):
@@ -518,9 +519,9 @@ def as_representation(source: Any, view: str | None = None) -> Representation:
 
 
 def as_representations(features: Any, *, vectors: bool = False) -> list[Representation]:
-    """The parameter `features` of a tagger: None, one of what `as_representation` takes, or a list of them.
+    """Representations from the parameter `features` of a tagger: None, one of them or a model, or a list of these.
 
-    With `vectors`, models that have vectors give these.
+    With `vectors`, models that have vectors are read by `Vectors`.
     """
     if features is None:
         return []

@@ -1,9 +1,9 @@
-"""What the spelling of a word and of its neighbours tells: the usual features of a lexicalised tagger.
+"""Spelling features of a word and its neighbours, as lexicalized taggers use them.
 
 Of the word itself: the word, its lower case, its shape (`Xxxx`, `dd-d`) in full and with runs cut to one, its first and
 last 1 to 4 letters, and whether it has a digit, a hyphen, a capital at the start or inside, or no letter. Of the words
-within the window: the lower case, the short shape and the last three letters. Where the window looks over the end of
-the sentence there is a feature that says so.
+within the window: the lower case, the short shape and the last three letters. A position outside the sentence has a
+feature of its own.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import re
 from collections.abc import Sequence
 
 _RUNS = re.compile(r"(.)\1+")
-MOST_KNOWN = 500_000
+MAX_CACHED = 500_000
 
 
 class WordFeatures:
-    """Feature names of tokens in a window of so many words to each side; words met before are not looked at again."""
+    """Feature names of tokens with a window of so many words to each side; the features of a word are cached."""
 
     def __init__(self, window: int) -> None:
         self.window = window
@@ -24,8 +24,8 @@ class WordFeatures:
         self._neighbour: dict[str, list[str]] = {}
 
     def __call__(self, tokens: Sequence[str]) -> list[list[str]]:
-        """For each token the names of the features that are there; their value is 1."""
-        if len(self._own) > MOST_KNOWN:  # a stream of ever new words must not fill the memory
+        """For each token the names of its features; their value is 1."""
+        if len(self._own) > MAX_CACHED:  # the cache must not grow without limit
             self._own.clear()
             self._neighbour.clear()
         out = []
@@ -68,7 +68,7 @@ def own_features(word: str) -> list[str]:
 
 
 def neighbour_features(word: str) -> list[str]:
-    """The empty word stands for a place beyond the sentence."""
+    """Features of a neighbour; the empty word is a position outside the sentence."""
     if not word:
         return ["outside"]
     return [f"l={word.lower()}", f"short={shorten(shape(word))}", f"s3={word[-3:]}"]
