@@ -27,8 +27,9 @@ from undertow.kernels.factorial.words import (
     expected_words,
     log_normalizer,
 )
-from undertow.kernels.types import F64, I64
+from undertow.kernels.types import F64
 from undertow.models.factorial.params import FactorialInference, InferenceSettings, Shard
+from undertow.models.incremental import IncrementalStats
 from undertow.text.corpus import Corpus
 
 SHARD_TOKENS = 8192
@@ -64,7 +65,7 @@ class PassState(NamedTuple):
     n_done: int
     params: FactorialParams
     batches: list[Batch]
-    kept: dict[str, Any] | None  # the fields of IncrementalStats
+    text_stats: Any  # of TextStats; None if the text is one batch
 
 
 def passes(
@@ -83,22 +84,22 @@ def passes(
         batches = cut_batches(shards, corpus, max(settings.batch_size, _min_batch_size(params, corpus.n_tokens)))
     else:
         batches = resume_from.batches
-    incremental = IncrementalStats(params, corpus, len(batches)) if len(batches) > 1 else None
+    text_stats = TextStats(params, corpus, len(batches)) if len(batches) > 1 else None
     n_done = 0
     if resume_from is not None:
         n_done, params = resume_from.n_done, resume_from.params
-        if incremental is not None and resume_from.kept is not None:
-            vars(incremental).update(resume_from.kept)
+        if text_stats is not None:
+            text_stats.restore(resume_from.text_stats)
     for number in range(n_done, settings.n_iter):
         total = 0.0
         for b, batch in enumerate(batches):
             inference = FactorialInference(params, settings.inference)
             stats = map_reduce(inference, _read_shards(corpus, batch), FactorialStats.plus, engine=engine)
             total += stats.log_likelihood
-            if incremental is not None:
-                stats = incremental.replace(b, stats)
+            if text_stats is not None:
+                stats = text_stats.replace(b, stats)
             params = m_step(stats, params, smoothing=settings.smoothing, n_passes=settings.m_passes)
-        state = partial(PassState, number + 1, params, batches, None if incremental is None else vars(incremental))
+        state = partial(PassState, number + 1, params, batches, None if text_stats is None else text_stats.state())
         yield Pass(total / corpus.n_tokens, params, state)
 
 
@@ -121,61 +122,38 @@ def _add(a: float, b: float) -> float:
     return a + b
 
 
-class IncrementalStats:
-    """The counts of every batch from the last time it was read, and their sum."""
+class TextStats:
+    """Counts of the whole text from its batches, each as it was last read.
+
+    A batch that was not read yet is counted with its words in the states that `params` give each word by itself.
+    """
 
     def __init__(self, params: FactorialParams, corpus: Corpus, n_batches: int) -> None:
         self.n_tokens = corpus.n_tokens
-        self.parts: list[BatchStats | None] = [None] * n_batches
+        self.running = IncrementalStats[FactorialStats](n_batches, by_rows=("words",))
         self.shares = word_shares(params)
         self.unread: F64 | None = np.array(corpus.vocabulary.counts, dtype=np.float64)  # tokens of each word
-        self.total: FactorialStats | None = None
+
+    def state(self) -> Any:
+        """What changes from batch to batch, for a checkpoint."""
+        return self.running.state(), self.unread
+
+    def restore(self, state: Any) -> None:
+        running, self.unread = state
+        self.running.restore(running)
 
     def replace(self, b: int, stats: FactorialStats) -> FactorialStats:
         """Replace the counts of a batch and return the counts of the whole text."""
-        part, old = BatchStats.of(stats), self.parts[b]
-        self.parts[b] = part
-        self.total = part.add_to(stats.scaled(0.0) if self.total is None else self.total, 1.0)
-        if old is not None:
-            self.total = old.add_to(self.total, -1.0)
+        total = self.running.replace(b, stats)
         if self.unread is None:
-            return self.total
-        self.unread[part.rows] -= part.stats.words[:, 0].sum(axis=1)
-        if all(p is not None for p in self.parts):
+            return total
+        self.unread -= stats.words[:, 0].astype(np.float32).sum(axis=1)  # rounded as the running total rounds
+        if self.running.complete:
             self.unread = None
-            return self.total
+            return total
         # until all batches were read: transitions as in the part that was read, words as in the whole text
-        scaled = self.total.scaled(self.n_tokens / self.total.n_tokens)
-        return scaled._replace(words=self.total.words + np.maximum(self.unread, 0)[:, None, None] * self.shares)
-
-
-class BatchStats(NamedTuple):
-    """Counts of a batch in little memory: only the rows of its own words, in float32."""
-
-    rows: I64
-    stats: FactorialStats
-
-    @classmethod
-    def of(cls, stats: FactorialStats) -> BatchStats:
-        rows = np.flatnonzero(stats.words[:, 0].any(axis=1))
-        rounded = [x if isinstance(x, float) else x.astype(np.float32) for x in stats._replace(words=stats.words[rows])]
-        return cls(rows, FactorialStats._make(rounded))
-
-    def add_to(self, total: FactorialStats, sign: float) -> FactorialStats:
-        """Add these counts to the total (sign 1) or subtract them (sign −1); `total.words` is changed in place."""
-        words, part = total.words, self.stats
-        words[self.rows] = np.maximum(words[self.rows] + sign * part.words, 0.0)
-        return FactorialStats(
-            total.log_likelihood + sign * part.log_likelihood,
-            total.n_tokens + sign * part.n_tokens,
-            words,
-            *(
-                np.maximum(
-                    getattr(total, name) + sign * getattr(part, name), 0.0
-                )  # differences of equal counts may round below 0
-                for name in ("visits", "bound_counts", "first", "pairs")
-            ),
-        )
+        scaled = total.scaled(self.n_tokens / total.n_tokens)
+        return scaled._replace(words=total.words + np.maximum(self.unread, 0)[:, None, None] * self.shares)
 
 
 def word_shares(params: FactorialParams) -> F64:
