@@ -17,6 +17,8 @@ from undertow.models.base import SavedState, TensorSpec, check_choice, check_fla
 from undertow.models.fitting import Callback, TrainingEvent, check_callbacks
 from undertow.results.tagging.base import (
     Tagger,
+    TaggerInput,
+    TagLists,
     check_features,
     check_trainable,
     checked_tags,
@@ -107,7 +109,7 @@ class CRFTagger(Tagger):
         check_flag("CRFTagger", "lexical", self.lexical)
         check_choice("CRFTagger", "algorithm", self.algorithm, ALGORITHMS)
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: TaggerInput, y: TagLists) -> Self:
         self._check_params()
         callbacks = check_callbacks(self.callbacks)
         features = check_features(self.features)
@@ -139,7 +141,7 @@ class CRFTagger(Tagger):
         self.history_ = trainer.objectives or [at_zero]
         return self
 
-    def predict(self, X: Any) -> list[list[str]]:
+    def predict(self, X: TaggerInput) -> list[list[str]]:
         """Tag sentences.
 
         Parameters
@@ -154,7 +156,7 @@ class CRFTagger(Tagger):
         """
         return [tags for tags, _ in self._tagged(X, marginals=False)]
 
-    def predict_proba(self, X: Any) -> list[F32]:
+    def predict_proba(self, X: TaggerInput) -> list[F32]:
         """Marginal probabilities of the tags.
 
         Parameters
@@ -169,7 +171,7 @@ class CRFTagger(Tagger):
         """
         return [p for _, p in self._tagged(X, marginals=True)]
 
-    def _tagged(self, X: Any, marginals: bool) -> Iterator[tuple[list[str], F32]]:
+    def _tagged(self, X: TaggerInput, marginals: bool) -> Iterator[tuple[list[str], F32]]:
         self._check_fitted()
         words = checked_words(X)
         nothing = np.zeros((0, len(self.labels_)), dtype=np.float32)
@@ -239,7 +241,7 @@ def _crfsuite() -> Any:
     return pycrfsuite
 
 
-def _trainer(crfsuite: Any, algorithm: str, n_iter: int, callbacks: Any) -> Any:
+def _trainer(crfsuite: Any, algorithm: str, n_iter: int, callbacks: Sequence[Callback]) -> Any:
     """A trainer that stores the objective of every iteration and calls the callbacks."""
     began = time.perf_counter()
 

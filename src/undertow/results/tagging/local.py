@@ -16,6 +16,8 @@ from undertow.models.fitting import Callback, Iteration, check_callbacks, run_it
 from undertow.results.tagging import network
 from undertow.results.tagging.base import (
     Tagger,
+    TaggerInput,
+    TagLists,
     as_matrix,
     check_features,
     check_trainable,
@@ -118,7 +120,7 @@ class LocalTagger(Tagger):
         for name, highest in {"held_out": 0.9, "learning_rate": 1.0, "alpha": 1.0}.items():
             check_number("LocalTagger", name, getattr(self, name), 0, highest)
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: TaggerInput, y: TagLists) -> Self:
         self._check_params()
         callbacks = check_callbacks(self.callbacks)
         rng = check_random_state(self.random_state)
@@ -153,7 +155,7 @@ class LocalTagger(Tagger):
         self.history_ = result.history
         return self
 
-    def _open(self, X: Any, features: list[Representation]) -> tuple[list[list[str]] | None, list[F32]]:
+    def _open(self, X: TaggerInput, features: list[Representation]) -> tuple[list[list[str]] | None, list[F32]]:
         """The words, if X has words, and the vectors of every sentence."""
         if features:
             words = checked_words(X)
@@ -206,7 +208,7 @@ class LocalTagger(Tagger):
                 )
             yield Iteration(value, net, held_out=value)
 
-    def predict(self, X: Any) -> list[list[str]]:
+    def predict(self, X: TaggerInput) -> list[list[str]]:
         """Tag sentences.
 
         Parameters
@@ -221,7 +223,7 @@ class LocalTagger(Tagger):
         """
         return [[self.labels_[i] for i in p.argmax(axis=1).tolist()] for p in self._log_probabilities(X)]
 
-    def predict_proba(self, X: Any) -> list[F32]:
+    def predict_proba(self, X: TaggerInput) -> list[F32]:
         """Probabilities of the tags.
 
         Parameters
@@ -236,7 +238,7 @@ class LocalTagger(Tagger):
         """
         return [np.exp(p) for p in self._log_probabilities(X)]
 
-    def _log_probabilities(self, X: Any) -> list[F32]:
+    def _log_probabilities(self, X: TaggerInput) -> list[F32]:
         self._check_fitted()
         out = []
         for i, vectors in enumerate(self._open(X, self.features_)[1]):
