@@ -31,6 +31,8 @@ def test_it_is_the_mean_of_probabilities(models: list[Any]) -> None:
     assert [len(x) for x in mixed] == [3, 0, 1]
     p = [np.exp(np.concatenate(m.log_probabilities(text))) for m in models]
     np.testing.assert_allclose(np.exp(np.concatenate(mixed)), (p[0] + 2 * p[1] + p[2]) / 4, rtol=1e-10)
+    nested = Interpolation([Interpolation(models[:2], [1, 2]), models[2]], [3, 1]).log_probabilities(text)
+    np.testing.assert_allclose(np.concatenate(nested), np.concatenate(mixed), rtol=1e-12)
     alone = Interpolation(models[:1])
     assert alone.score(iter(text)) == pytest.approx(models[0].score(text), rel=1e-12)
     assert alone.perplexity(text) == pytest.approx(math.exp(-alone.score(text)), rel=1e-12)

@@ -17,7 +17,7 @@ import pytest
 
 from oracles.naive_crf_features import naive_word_features
 from sentences import is_one_sentence
-from undertow import LDS, load
+from undertow import LDS, Corpus, load
 from undertow.errors import FormatError, InputError, MissingExtraError, NotFittedError, UndertowError
 from undertow.results.tagging import CRFTagger, LocalTagger, Vectors, packed_models
 from undertow.results.tagging.crf import add_window
@@ -53,6 +53,15 @@ KINDS = [
     pytest.param(lambda f=None: CRFTagger(f), id="crf", marks=needs_crf),
     pytest.param(lambda f=None: LocalTagger(f, random_state=0, n_iter=60, learning_rate=0.02), id="local"),
 ]
+
+
+@needs_crf
+def test_a_corpus_is_tagged_and_evaluated_as_its_token_lists() -> None:
+    X, y = sentences(20)
+    corpus = Corpus.from_sentences(X)
+    tagger = CRFTagger(n_iter=5).fit(corpus, y)
+    assert tagger.predict(corpus) == tagger.predict(X)
+    assert tagger.evaluate(corpus, y) == tagger.evaluate(X, y) and tagger.score(corpus, y) == tagger.score(X, y)
 
 
 class Numbers:

@@ -7,7 +7,7 @@ fewer. The mixture predicts, but has no hidden states of its own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -19,6 +19,15 @@ from undertow.text.vocabulary import Vocabulary
 
 N_STEPS = 100
 TOLERANCE = 1e-7  # nats a token
+
+
+class LanguageModel(Protocol):
+    """A fitted model that gives the probability of each token."""
+
+    @property
+    def vocabulary_(self) -> Vocabulary: ...
+
+    def log_probabilities(self, X: Sentences) -> list[F64]: ...
 
 
 class Interpolation:
@@ -49,14 +58,13 @@ class Interpolation:
     [3, 2]
     """
 
-    def __init__(self, models: Sequence[Any], weights: Sequence[float] | None = None) -> None:
+    def __init__(self, models: Sequence[LanguageModel], weights: Sequence[float] | None = None) -> None:
         self.models = list(models)
         if not self.models:
             raise InputError("An interpolation needs at least one model: give a list of fitted ones.")
         for model in self.models:
             if not hasattr(model, "log_probabilities"):
                 raise InputError(f"{type(model).__name__} gives no log probabilities of tokens: interpolate others.")
-            model._check_fitted()
             if not getattr(model, "scores_exactly", True):
                 raise InputError(
                     f"This {type(model).__name__} has too many joint states for the probability of each token: "
@@ -74,8 +82,7 @@ class Interpolation:
     @property
     def vocabulary_(self) -> Vocabulary:
         """The vocabulary of the models."""
-        vocabulary: Vocabulary = self.models[0].vocabulary_
-        return vocabulary
+        return self.models[0].vocabulary_
 
     def fit(self, X: Sentences) -> Self:
         """Choose the weights that make a text most probable, by EM.

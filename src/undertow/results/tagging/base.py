@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import copy
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from undertow.engine import Engine
 from undertow.errors import InputError, short
 from undertow.kernels.types import F32
-from undertow.models.base import Estimator, SavedState, TensorSpec
+from undertow.models.base import Estimator, SavedState, Sentences, TensorSpec
 from undertow.results.tagging import packed_models
 from undertow.results.tagging.representation import (
     ADAPTERS,
@@ -31,6 +31,10 @@ from undertow.text.vocabulary import Vocabulary, check_word
 
 LEAST_KNOWN = 0.05  # share of tokens with a known tag; other tag sets may share a few tags: CoNLL-U's two share SYM
 BATCH_TOKENS = 1 << 13  # features of so many tokens are held as Python objects at a time
+
+
+TaggerInput = Sentences | Iterable[F32]  # token lists, or the vectors of each sentence
+TagLists = Iterable[Sequence[str]]
 
 
 class Tagger(Estimator):
@@ -60,7 +64,7 @@ class Tagger(Estimator):
     columns_: dict[str, Any] | None
 
     @abc.abstractmethod
-    def fit(self, X: Any, y: Any, *, engine: Engine | None = None) -> Self:
+    def fit(self, X: TaggerInput, y: TagLists, *, engine: Engine | None = None) -> Self:
         """Learn to tag from labelled sentences.
 
         Parameters
@@ -84,7 +88,7 @@ class Tagger(Estimator):
         """
 
     @abc.abstractmethod
-    def predict(self, X: Any) -> list[list[str]]:
+    def predict(self, X: TaggerInput) -> list[list[str]]:
         """Tag sentences.
 
         Parameters
@@ -98,7 +102,7 @@ class Tagger(Estimator):
             A tag for each token.
         """
 
-    def score(self, X: Any, y: Any) -> float:
+    def score(self, X: TaggerInput, y: TagLists) -> float:
         """Share of the tokens with the right tag.
 
         Parameters
@@ -120,7 +124,7 @@ class Tagger(Estimator):
         """
         return self._scored(X, y)[0].tokens["all"].accuracy or 0.0
 
-    def evaluate(self, X: Any, y: Any) -> Report:
+    def evaluate(self, X: TaggerInput, y: TagLists) -> Report:
         """Evaluate the tagger on labelled sentences.
 
         Parameters
@@ -142,19 +146,19 @@ class Tagger(Estimator):
         """
         return self._scored(X, y)[0]
 
-    def _scored(self, X: Any, y: Any) -> tuple[Report, list[list[str]]]:
+    def _scored(self, X: TaggerInput, y: TagLists) -> tuple[Report, list[list[str]]]:
         self._check_fitted()
-        X = list(X)
-        gold = checked_tags(y, [len(x) for x in X])
+        sentences: list[Any] = list(X.token_lists()) if isinstance(X, Corpus) else list(X)
+        gold = checked_tags(y, [len(s) for s in sentences])
         if not any(gold):
             raise InputError("There is no token to score: give at least one.")
         self._check_same_tags(gold)
-        predicted = self.predict(X)
+        predicted = self.predict(sentences)
         words = vars(self).get("vocabulary_")
         if words is None:
             tokens = {"all": token_accuracy(gold, predicted)}
         else:
-            tokens = accuracy_by_group(X, gold, predicted, words)
+            tokens = accuracy_by_group(sentences, gold, predicted, words)
         spans = None
         if self.scheme_ is not None:
             if not all(t == "O" for s in gold for t in s) and scheme_of(gold) is None:
@@ -323,7 +327,7 @@ def check_trainable(y: list[list[str]]) -> None:
         raise InputError("There is no token to learn from: give at least one sentence with tags.")
 
 
-def check_features(features: Any, *, vectors: bool = False) -> list[Representation]:
+def check_features(features: FeatureSources, *, vectors: bool = False) -> list[Representation]:
     """The representations of the parameter `features`; their models must be fitted."""
     out = as_representations(features, vectors=vectors)
     for f in out:

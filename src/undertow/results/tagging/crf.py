@@ -19,6 +19,8 @@ from undertow.models.constraints import CALLBACKS, Checked, Choice, Constraint, 
 from undertow.models.fitting import Callback, TrainingEvent
 from undertow.results.tagging.base import (
     Tagger,
+    TaggerInput,
+    TagLists,
     check_features,
     check_trainable,
     checked_tags,
@@ -110,7 +112,7 @@ class CRFTagger(Tagger):
         self.algorithm = algorithm
         self.callbacks = callbacks
 
-    def fit(self, X: Any, y: Any, *, engine: Engine | None = None) -> Self:
+    def fit(self, X: TaggerInput, y: TagLists, *, engine: Engine | None = None) -> Self:
         """Train on labelled sentences; Ctrl-C leaves the tagger as it was.
 
         Parameters
@@ -165,7 +167,7 @@ class CRFTagger(Tagger):
         self.history_ = trainer.objectives or [at_zero]
         return self
 
-    def predict(self, X: Any) -> list[list[str]]:
+    def predict(self, X: TaggerInput) -> list[list[str]]:
         """Tag sentences.
 
         Parameters
@@ -180,7 +182,7 @@ class CRFTagger(Tagger):
         """
         return [tags for tags, _ in self._tagged(X, marginals=False)]
 
-    def predict_proba(self, X: Any) -> list[F32]:
+    def predict_proba(self, X: TaggerInput) -> list[F32]:
         """Marginal probabilities of the tags.
 
         Parameters
@@ -195,7 +197,7 @@ class CRFTagger(Tagger):
         """
         return [p for _, p in self._tagged(X, marginals=True)]
 
-    def _tagged(self, X: Any, marginals: bool) -> Iterator[tuple[list[str], F32]]:
+    def _tagged(self, X: TaggerInput, marginals: bool) -> Iterator[tuple[list[str], F32]]:
         self._check_fitted()
         words = checked_words(X)
         nothing = np.zeros((0, len(self.labels_)), dtype=np.float32)
@@ -265,7 +267,7 @@ def _crfsuite() -> Any:
     return pycrfsuite
 
 
-def _trainer(crfsuite: Any, algorithm: str, n_iter: int, callbacks: Any) -> Any:
+def _trainer(crfsuite: Any, algorithm: str, n_iter: int, callbacks: Sequence[Callback]) -> Any:
     """A trainer that stores the objective of every iteration and calls the callbacks."""
     began = time.perf_counter()
 

@@ -27,6 +27,8 @@ from undertow.models.fitting import Callback, CheckpointSource, Iteration, open_
 from undertow.results.tagging import network
 from undertow.results.tagging.base import (
     Tagger,
+    TaggerInput,
+    TagLists,
     as_matrix,
     check_features,
     check_trainable,
@@ -134,7 +136,9 @@ class LocalTagger(Tagger):
         self.random_state = random_state
         self.callbacks = callbacks
 
-    def fit(self, X: Any, y: Any, *, engine: Engine | None = None, checkpoint: CheckpointSource = None) -> Self:
+    def fit(
+        self, X: TaggerInput, y: TagLists, *, engine: Engine | None = None, checkpoint: CheckpointSource = None
+    ) -> Self:
         """Train on labelled sentences; Ctrl-C after the first pass keeps the best one.
 
         Parameters
@@ -257,7 +261,7 @@ class LocalTagger(Tagger):
             after = partial(tuple, (iteration, net, state, rng.bit_generator.state))
             yield Iteration(value, net, held_out=value, state=after)
 
-    def predict(self, X: Any) -> list[list[str]]:
+    def predict(self, X: TaggerInput) -> list[list[str]]:
         """Tag sentences.
 
         Parameters
@@ -272,7 +276,7 @@ class LocalTagger(Tagger):
         """
         return [[self.labels_[i] for i in p.argmax(axis=1).tolist()] for p in self._log_probabilities(X)]
 
-    def predict_proba(self, X: Any) -> list[F32]:
+    def predict_proba(self, X: TaggerInput) -> list[F32]:
         """Probabilities of the tags.
 
         Parameters
@@ -287,7 +291,7 @@ class LocalTagger(Tagger):
         """
         return [np.exp(p) for p in self._log_probabilities(X)]
 
-    def _log_probabilities(self, X: Any) -> list[F32]:
+    def _log_probabilities(self, X: TaggerInput) -> list[F32]:
         self._check_fitted()
         out = []
         for i, vectors in enumerate(self._open(X, self.features_)[1]):
