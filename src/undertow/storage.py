@@ -167,16 +167,6 @@ def load_model(path: str | os.PathLike[str], verify: bool = True) -> Estimator:
     ------
     FormatError
         If the directory is missing, damaged, or of an unknown kind or version.
-
-    Examples
-    --------
-    >>> import tempfile, undertow
-    >>> from undertow.results import WordClusters
-    >>> model = WordClusters(2).fit([["a", "b"], ["a", "c"]])
-    >>> with tempfile.TemporaryDirectory() as place:
-    ...     model.save(f"{place}/clusters")
-    ...     undertow.load(f"{place}/clusters").n_clusters
-    2
     """
     directory = _as_path(path)
     with _reading(directory):

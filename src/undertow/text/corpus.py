@@ -145,7 +145,13 @@ class Corpus:
         return f"Corpus({self.n_tokens} tokens, {self.n_sentences} sentences, {len(self.vocabulary)} words{where})"
 
     def sentences(self) -> Iterator[NDArray[np.uint32]]:
-        """Iterate over the sentences as arrays of ids; these are views, not copies."""
+        """Iterate over the sentences as arrays of ids.
+
+        Yields
+        ------
+        array of uint32
+            A view of the ids of one sentence, not a copy.
+        """
         ids, offsets = self.ids, self.offsets
         step = 1 << 16  # offsets are read in runs, so that a huge corpus does not become a Python list
         for first in range(0, self.n_sentences, step):
@@ -154,7 +160,13 @@ class Corpus:
                 yield ids[a:b]
 
     def token_lists(self) -> Iterator[list[str]]:
-        """Iterate over the sentences as lists of words; words outside the vocabulary are the unknown word."""
+        """Iterate over the sentences as lists of words.
+
+        Yields
+        ------
+        list of str
+            Words outside the vocabulary are the unknown word.
+        """
         for ids in self.sentences():
             yield self.vocabulary.decode(ids)
 
@@ -249,9 +261,7 @@ class Corpus:
     def build(cls, inputs: Any, path: str | Path, **options: Any) -> Corpus:
         """Read text files into a corpus directory and open it.
 
-        If interrupted, call it again with the same arguments to resume. Parameters other than these are those of
-        `undertow.text.corpus_build.build_corpus`: `vocab_size`, `min_count`, `vocabulary`, `tokenizer`, `boundary`,
-        `unknown_classes`, `keep_empty`, `reading`, `n_jobs`, `memory`, `overwrite` and `progress`.
+        If interrupted, call it again with the same arguments to resume.
 
         Parameters
         ----------
@@ -259,6 +269,10 @@ class Corpus:
             A file name, a glob pattern, "-" for standard input, or a list of these.
         path
             The directory to write.
+        **options
+            The parameters of `undertow.text.corpus_build.build_corpus`: `vocab_size`, `min_count`, `vocabulary`,
+            `tokenizer`, `boundary`, `unknown_classes`, `keep_empty`, `reading`, `n_jobs`, `memory`, `overwrite` and
+            `progress`.
 
         Returns
         -------

@@ -32,17 +32,17 @@ class Events:
     An event is (time, row, column, count): an author used a word, a country a topic. Rows and columns are two kinds of
     entities. Use `Events.build` to make one.
 
-    Attributes
+    Parameters
     ----------
-    times : list
+    times
         The times in order.
-    gaps : list of float
+    gaps
         The time since the previous one; 0 for the first.
-    row_names, column_names : list of str
+    row_names, column_names
         The names in sorted order, independent of the order of the input.
-    tables : list of scipy.sparse.csr_array
-        One (rows, columns) table of float64 counts per time.
-    kind_names : (str, str)
+    tables
+        One sparse (rows, columns) table of float64 counts per time.
+    kind_names
         What rows and columns are called.
 
     Examples
@@ -116,7 +116,13 @@ class Events:
         return float(sum(t.sum() for t in self.tables))
 
     def records(self) -> Iterator[tuple[Time, str, str, float]]:
-        """Iterate over all events with a count above 0, in the order of time, row and column."""
+        """Iterate over all events with a count above 0, in the order of time, row and column.
+
+        Yields
+        ------
+        (time, str, str, float)
+            Time, row name, column name and count.
+        """
         for time, table in zip(self.times, self.tables, strict=True):
             entries = table.tocoo()
             for i, j, c in zip(entries.row.tolist(), entries.col.tolist(), entries.data.tolist(), strict=True):
@@ -181,7 +187,22 @@ class Events:
         )
 
     def until(self, time: Any) -> Events:
-        """The events up to and including a time."""
+        """The events up to and including a time.
+
+        Parameters
+        ----------
+        time
+            One of `times`.
+
+        Returns
+        -------
+        Events
+
+        Raises
+        ------
+        InputError
+            If there is no such time.
+        """
         last = clean_time(time, "until")
         if last not in self.times:
             raise InputError(f"until: there is no time {last!r}; there are {self.times[0]!r} to {self.times[-1]!r}.")
@@ -191,7 +212,23 @@ class Events:
         )
 
     def at(self, time: Any) -> Any:
-        """The (rows, columns) table of counts at one time."""
+        """The counts at one time.
+
+        Parameters
+        ----------
+        time
+            One of `times`.
+
+        Returns
+        -------
+        scipy.sparse.csr_array
+            Of shape (rows, columns).
+
+        Raises
+        ------
+        InputError
+            If there is no such time.
+        """
         wanted = clean_time(time, "at")
         if wanted not in self.times:
             raise InputError(f"There is no time {wanted!r}; there are {self.times[0]!r} to {self.times[-1]!r}.")

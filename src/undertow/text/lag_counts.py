@@ -126,12 +126,42 @@ class LagCounts:
         return int(self.vocabulary.counts.sum())
 
     def nnz(self, k: int) -> int:
-        """The number of distinct pairs at lag k."""
+        """The number of distinct pairs at lag k.
+
+        Parameters
+        ----------
+        k
+            The lag, from 1 to `lags`.
+
+        Returns
+        -------
+        int
+
+        Raises
+        ------
+        InputError
+            If lag k was not counted.
+        """
         self._check_lag(k)
         return sum(rows.nnz for rows in self._blocks[k - 1])
 
     def n_pairs(self, k: int) -> int:
-        """The number of pairs at lag k."""
+        """The number of pairs at lag k.
+
+        Parameters
+        ----------
+        k
+            The lag, from 1 to `lags`.
+
+        Returns
+        -------
+        int
+
+        Raises
+        ------
+        InputError
+            If lag k was not counted.
+        """
         return sum(int(rows.data.sum(dtype=np.int64)) for rows in self._lag(k))
 
     def matrix(self, k: int) -> csr_array:
@@ -319,7 +349,20 @@ class LagCounts:
         return cls.open(target, verify=False)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the counts to a directory, which appears complete or not at all."""
+        """Write the counts to a directory, which appears complete or not at all.
+
+        Parameters
+        ----------
+        path
+            The directory to write.
+        overwrite
+            Replace an existing counts directory.
+
+        Raises
+        ------
+        InputError
+            If the directory exists or cannot be written.
+        """
         LagCounts.merge([self], path, overwrite=overwrite)
 
     @classmethod

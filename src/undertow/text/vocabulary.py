@@ -229,7 +229,13 @@ class Vocabulary:
         )
 
     def fallback(self) -> NDArray[np.int64]:
-        """For each word, the id that would replace it if it were unknown: of its class or the unknown word."""
+        """For each word, the id that would replace it if it were unknown.
+
+        Returns
+        -------
+        array of int64
+            The id of its class or of the unknown word.
+        """
         out = np.zeros(len(self), dtype=np.int64)
         if self._n_classes:
             get = self._ids.get
@@ -238,25 +244,66 @@ class Vocabulary:
         return out
 
     def id(self, word: str) -> int:
-        """The id of a word; if it is not in the vocabulary, the id of its class or of the unknown word."""
+        """The id of a word.
+
+        Parameters
+        ----------
+        word
+            A word.
+
+        Returns
+        -------
+        int
+            If the word is not in the vocabulary, the id of its class or of the unknown word.
+        """
         i = self._ids.get(word)
         if i is None:
             i = self._ids.get(word_class(word), 0) if self._n_classes else 0
         return i
 
     def encode(self, tokens: Iterable[str]) -> NDArray[np.uint32]:
-        """The ids of a sequence of words."""
+        """The ids of words.
+
+        Parameters
+        ----------
+        tokens
+            Words.
+
+        Returns
+        -------
+        array of uint32
+        """
         if self._n_classes:
             return np.array([self.id(t) for t in tokens], dtype=np.uint32)
         get = self._ids.get
         return np.array([get(t, 0) for t in tokens], dtype=np.uint32)
 
     def decode(self, ids: Iterable[int] | NDArray[np.uint32]) -> list[str]:
-        """The words of a sequence of ids."""
+        """The words of ids.
+
+        Parameters
+        ----------
+        ids
+            Ids of this vocabulary.
+
+        Returns
+        -------
+        list of str
+        """
         return [self._words[int(i)] for i in ids]
 
     def with_counts(self, counts: Sequence[int] | NDArray[np.int64]) -> Vocabulary:
-        """The same words with the counts of another text."""
+        """The same words with other counts.
+
+        Parameters
+        ----------
+        counts
+            One count per word.
+
+        Returns
+        -------
+        Vocabulary
+        """
         return Vocabulary(self._words, counts, boundary=self._boundary, n_classes=self._n_classes)
 
     def __len__(self) -> int:
@@ -279,16 +326,34 @@ class Vocabulary:
         return f"Vocabulary({len(self)} words: {shown}{', …' if len(self) > 6 else ''})"
 
     def fingerprint(self) -> str:
-        """A hash of the words and their order, to compare vocabularies of different directories."""
+        """A hash of the words and their order, to compare vocabularies of different directories.
+
+        Returns
+        -------
+        str
+            A SHA-256 hash in hexadecimal.
+        """
         text = "\n".join(self._words) + f"\n{self._boundary} {self._n_classes}"
         return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
     def write(self, path: Path) -> None:
-        """Write the vocabulary to a file, one line per word."""
+        """Write the vocabulary to a file, one line per word.
+
+        Parameters
+        ----------
+        path
+            The file to write.
+        """
         write_bytes(path, self.to_bytes())
 
     def to_bytes(self) -> bytes:
-        """The file content: one line per word in the order of the ids, with word, count and role, separated by tabs."""
+        """The content of a vocabulary file.
+
+        Returns
+        -------
+        bytes
+            One line per word in the order of the ids: word, count and role, separated by tabs.
+        """
         roles = ["\tunknown"] + (["\tboundary"] if self._boundary else []) + ["\tclass"] * self._n_classes
         roles += [""] * (len(self) - len(roles))
         lines = (f"{w}\t{c}{r}\n" for w, c, r in zip(self._words, self._counts.tolist(), roles, strict=True))
@@ -296,7 +361,22 @@ class Vocabulary:
 
     @classmethod
     def read(cls, path: Path) -> Vocabulary:
-        """Read a file that `write` wrote; a FormatError names the line if it is not one."""
+        """Read a file that `write` wrote.
+
+        Parameters
+        ----------
+        path
+            The file.
+
+        Returns
+        -------
+        Vocabulary
+
+        Raises
+        ------
+        FormatError
+            If it is no such file; the message names the line.
+        """
         try:
             data = path.read_bytes()
         except OSError as e:
@@ -305,7 +385,24 @@ class Vocabulary:
 
     @classmethod
     def from_bytes(cls, data: bytes, path: Path) -> Vocabulary:
-        """Parse the output of `to_bytes`; errors name `path` as the place."""
+        """Parse the output of `to_bytes`.
+
+        Parameters
+        ----------
+        data
+            The content of a vocabulary file.
+        path
+            The place that errors name.
+
+        Returns
+        -------
+        Vocabulary
+
+        Raises
+        ------
+        FormatError
+            If it is no such content; the message names the line.
+        """
         try:
             # only "\n" ends a line: a word may hold U+2028 or U+0085, which str.splitlines would cut at
             lines = data.decode("utf-8").split("\n")
