@@ -81,7 +81,23 @@ Model = TypeVar("Model", bound=Estimator)
 
 
 def register(model_class: type[Model]) -> type[Model]:
-    """Make a model that lives outside undertow loadable; use it as a class decorator."""
+    """Make a model class that is defined outside undertow loadable; use it as a class decorator.
+
+    Parameters
+    ----------
+    model_class
+        A subclass of `Estimator` with a `kind` of its own.
+
+    Returns
+    -------
+    type
+        The same class.
+
+    Raises
+    ------
+    InputError
+        If another model already has this kind.
+    """
     kind, name = model_class.kind, model_class.__name__
     known = _REGISTERED.get(kind)
     if kind in _MODULES or (known is not None and known.__qualname__ != model_class.__qualname__):
@@ -131,7 +147,27 @@ def check_target(path: str | os.PathLike[str], overwrite: bool = False) -> None:
 
 @reread_if_replaced(CONFIG)
 def load_model(path: str | os.PathLike[str], verify: bool = True) -> Estimator:
-    """Read a model directory; `verify=False` skips the hashes of large files, and no other check."""
+    """Load a model that was saved with `model.save`; public as `undertow.load`.
+
+    The files are not trusted: their format, types, shapes and values are checked, and nothing is unpickled.
+
+    Parameters
+    ----------
+    path
+        The directory of the model.
+    verify
+        Compare the hashes of the files with the configuration; all other checks are always made.
+
+    Returns
+    -------
+    Estimator
+        The fitted model, of the class that saved it.
+
+    Raises
+    ------
+    FormatError
+        If the directory is missing, damaged, or of an unknown kind or version.
+    """
     directory = _as_path(path)
     with _reading(directory):
         model_class, config = _read_config(directory)

@@ -23,14 +23,34 @@ from undertow.models.dynamic.map_data import MapData
 
 
 def write_map_csv(data: MapData, path: str | Path, *, overwrite: bool = False) -> int:
-    """Write the table to a file that appears whole or not at all; gives the number of rows."""
+    """Write the map of a dynamic embedding as a CSV table, one row per entity and time.
+
+    Parameters
+    ----------
+    data
+        The map, from `DynamicEmbedding.map_data`.
+    path
+        The file to write; it appears complete or not at all.
+    overwrite
+        Replace an existing file.
+
+    Returns
+    -------
+    int
+        The number of rows.
+
+    Raises
+    ------
+    InputError
+        If the file exists or cannot be written.
+    """
     with finished_file(Path(path), overwrite=overwrite) as ready, open(ready, "wb") as f:
         f.writelines(map_csv_rows(data))
     return len(data.times) * len(data.names)
 
 
 def map_csv_rows(data: MapData) -> Iterator[bytes]:
-    """The header, then the rows of each time, as encoded text."""
+    """Yield the encoded header and the rows of each time."""
     d = data.positions.shape[-1]
     upper = [(a, b) for a in range(d) for b in range(a, d)]
     axes = [f"x{a + 1}" for a in range(d)]

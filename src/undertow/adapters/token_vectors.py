@@ -34,14 +34,17 @@ FORMATS = ("npz", "parquet", "jsonl", "text")
 
 
 class Writer(abc.ABC):
-    """Takes sentences with their vectors, any number at a time; a `with` block that ends well makes the file whole."""
+    """Writes sentences with their vectors, batch by batch.
+
+    The file is complete when its `with` block ends without an error.
+    """
 
     @abc.abstractmethod
     def write(self, sentences: Sequence[Sequence[str]], vectors: Sequence[Floats]) -> None: ...
 
     @abc.abstractmethod
     def close(self, whole: bool) -> None:
-        """Let go of what is open; if all was written (`whole`), first write what is known at the end only."""
+        """Close the files; if everything was written (`whole`), first write what is only known at the end."""
 
     def __enter__(self) -> Self:
         return self
@@ -51,7 +54,26 @@ class Writer(abc.ABC):
 
 
 def open_writer(path: Path, format_: str, dimension: int) -> Writer:
-    """A writer of one of FORMATS to a file; the directory of the file must be there."""
+    """Open a writer of token vectors.
+
+    Parameters
+    ----------
+    path
+        The file to write, in an existing directory.
+    format_
+        One of `FORMATS`.
+    dimension
+        The dimension of the vectors.
+
+    Returns
+    -------
+    Writer
+
+    Raises
+    ------
+    MissingExtraError
+        If Parquet is asked for and pyarrow is not installed.
+    """
     if format_ == "npz":
         return NpzWriter(path, dimension)
     if format_ == "parquet":
@@ -60,7 +82,7 @@ def open_writer(path: Path, format_: str, dimension: int) -> Writer:
 
 
 class LinesWriter(Writer):
-    """jsonl and text, to any stream of bytes."""
+    """Writes JSON lines or text to any binary stream."""
 
     def __init__(self, stream: IO[bytes], format_: str, dimension: int) -> None:
         self._stream = stream
@@ -85,7 +107,10 @@ class LinesWriter(Writer):
 
 
 class NpzWriter(Writer):
-    """The arrays are gathered in files beside the archive: how long they are is known, and written, at the end."""
+    """Writes an npz archive.
+
+    The arrays are collected in files beside it, as their lengths are known at the end only.
+    """
 
     def __init__(self, path: Path, dimension: int) -> None:
         self._path = path
@@ -137,7 +162,7 @@ def _npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
 
 
 class ParquetWriter(Writer):
-    """A row group a batch."""
+    """Writes a Parquet file, one row group per batch."""
 
     def __init__(self, path: Path, dimension: int) -> None:
         try:

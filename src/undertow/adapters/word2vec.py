@@ -23,7 +23,7 @@ MAX_WORD_BYTES = 1 << 16  # a longer "word" means that the place in the file is 
 
 
 class WordVectors(NamedTuple):
-    """Words and their vectors (V, d), row by row."""
+    """Words and their vectors, an array of shape (words, dimensions)."""
 
     words: list[str]
     vectors: Floats
@@ -32,14 +32,43 @@ class WordVectors(NamedTuple):
 def write_word2vec(
     path: str | Path, words: Sequence[str], vectors: NDArray[np.floating], binary: bool, *, overwrite: bool = False
 ) -> None:
-    """Write words and their vectors (V, d) to a file that appears whole or not at all."""
+    """Write word vectors in a word2vec format.
+
+    Parameters
+    ----------
+    path
+        The file to write; it appears complete or not at all.
+    words
+        The words.
+    vectors
+        One row per word.
+    binary
+        Write the binary format instead of text.
+    overwrite
+        Replace an existing file.
+
+    Raises
+    ------
+    InputError
+        If words and vectors do not match, a value is not finite, a word occurs twice, or the file exists.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from undertow.adapters.word2vec import read_word2vec, write_word2vec
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     write_word2vec(f"{place}/v.txt", ["a", "b"], np.eye(2), binary=False)
+    ...     read_word2vec(f"{place}/v.txt").words
+    ['a', 'b']
+    """
     rows = word2vec_rows(words, vectors, binary)
     with finished_file(Path(path), overwrite=overwrite) as ready, open(ready, "wb") as f:
         f.writelines(rows)
 
 
 def word2vec_rows(words: Sequence[str], vectors: NDArray[np.floating], binary: bool) -> Iterator[bytes]:
-    """The file's header and then its rows, checked before the first is given."""
+    """Yield the encoded header and rows of a word2vec file; the input is checked before the first."""
     table = np.asarray(vectors)
     if table.ndim != 2 or len(table) != len(words) or table.shape[1] == 0:
         raise InputError(f"{len(words)} words need as many vectors, one a row, not an array of shape {table.shape}.")
@@ -64,7 +93,24 @@ def _rows(words: Sequence[str], table: Floats, binary: bool) -> Iterator[bytes]:
 
 
 def read_word2vec(path: str | Path, binary: bool | None = None) -> WordVectors:
-    """Read such a file strictly; without `binary`, a name that ends in .bin is taken for a binary one."""
+    """Read a file of word vectors in a word2vec format.
+
+    Parameters
+    ----------
+    path
+        The file.
+    binary
+        Whether it is in the binary format; None decides by the suffix `.bin`.
+
+    Returns
+    -------
+    WordVectors
+
+    Raises
+    ------
+    FormatError
+        If the file is not in this format; the message names the row.
+    """
     place = Path(path)
     is_binary = place.suffix == ".bin" if binary is None else binary
     try:

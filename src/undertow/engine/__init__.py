@@ -43,10 +43,37 @@ def map_reduce(
     initial: A | None = None,
     engine: Engine | None = None,
 ) -> A:
-    """Fold `combine` from the left over `fn(shard)` in shard order, as the results arrive.
+    """Apply `fn` to each shard and fold the results from the left, in the order of the shards.
 
-    `shards` may be lazy: about 2 × workers of them are held at once. Without `initial` the fold starts from
-    the first result, so there must be one.
+    Parameters
+    ----------
+    fn
+        A function of one shard; a function of a module if the engine uses processes.
+    shards
+        The shards; may be lazy, as only about 2 × workers of them are held at once.
+    combine
+        A function (total, result) → total.
+    initial
+        The initial total; None starts from the first result.
+    engine
+        Where `fn` runs; by default `Serial()`.
+
+    Returns
+    -------
+    The folded total; the same bits for every engine and number of workers.
+
+    Raises
+    ------
+    InputError
+        If there are no shards and no `initial`.
+    EngineError
+        If a shard ends its worker process three times.
+
+    Examples
+    --------
+    >>> from undertow.engine import Threads, map_reduce
+    >>> map_reduce(len, ["a", "bcd", "ef"], lambda total, n: total + n, initial=0, engine=Threads(2))
+    6
     """
     engine = Serial() if engine is None else engine
     with closing(engine.imap(fn, shards)) as results:
@@ -63,7 +90,22 @@ def map_reduce(
 
 
 def count_workers(n_jobs: int | None) -> int:
-    """The number of workers `n_jobs` asks for: None is 1, -1 is every core this process may use."""
+    """The number of workers for `n_jobs`.
+
+    Parameters
+    ----------
+    n_jobs
+        None is 1, -1 is the number of cores that this process may use.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    InputError
+        If `n_jobs` is not a valid number.
+    """
     try:
         n = 1 if n_jobs is None else index(n_jobs)
     except TypeError:
@@ -83,10 +125,28 @@ def open_engine(
     tls_cert: str | None = None,
     tls_key: str | None = None,
 ) -> Engine:
-    """The engine that `n_jobs=` and the command line ask for, to be used in a `with`.
+    """Open the engine for `n_jobs` and the options of the command line; use it in a `with` statement.
 
-    `spec` is None (processes, or serial for one job), "threads", "dask" for a cluster of this machine, or the
-    `tcp://` or `tls://` address of a Dask scheduler.
+    Parameters
+    ----------
+    spec
+        None (processes, or serial for one job), "threads", "dask" for a local cluster, or the `tcp://` or `tls://`
+        address of a Dask scheduler.
+    n_jobs
+        The number of workers; -1 uses all cores.
+    tls_ca, tls_cert, tls_key
+        Files for a `tls://` address.
+
+    Returns
+    -------
+    Engine
+
+    Raises
+    ------
+    InputError
+        If `spec` is unknown.
+    MissingExtraError
+        If Dask is needed and not installed.
     """
     n = count_workers(n_jobs)
     if spec is not None and spec.startswith(("tcp://", "tls://")):

@@ -19,7 +19,13 @@ AHEAD = 2
 
 
 class Engine(ABC):
-    """A context manager whose one verb is `imap`; leaving it frees whatever it started."""
+    """A place where work runs; a context manager that frees what it started.
+
+    Attributes
+    ----------
+    n_workers : int
+        The number of shards that are worked on at once.
+    """
 
     n_workers: int = 1
     """How many shards are worked on at once."""

@@ -39,7 +39,47 @@ READING_FIELDS: Fields = {name: type(value) for name, value in ReadingOptions().
 
 
 class Corpus:
-    """Sentences as arrays of word ids. `build` writes one to disk, `open` maps it, `from_sentences` holds it."""
+    """A corpus: sentences as arrays of word ids, with a vocabulary.
+
+    Use `Corpus.build` to read text files into a directory, `Corpus.open` to memory-map such a directory, and
+    `Corpus.from_sentences` for a corpus in memory.
+
+    Parameters
+    ----------
+    ids
+        The word ids of all tokens, one sentence after the other, uint32.
+    offsets
+        Sentence s is `ids[offsets[s]:offsets[s + 1]]`; int64, one more than there are sentences.
+    vocabulary
+        The words of the ids.
+    path
+        The directory of a corpus on disk.
+    manifest
+        The content of its `manifest.json`.
+
+    Attributes
+    ----------
+    vocabulary : Vocabulary
+        The words, with their counts in this corpus.
+    n_tokens, n_sentences : int
+        The size of the corpus; `len(corpus)` is the number of sentences.
+
+    Raises
+    ------
+    InputError, FormatError
+        If the offsets do not fit the ids; if an id is outside the vocabulary, when the ids are first used.
+
+    Examples
+    --------
+    >>> from undertow import Corpus
+    >>> corpus = Corpus.from_sentences([["a", "b", "a"], ["b", "a"]])
+    >>> corpus
+    Corpus(5 tokens, 2 sentences, 3 words)
+    >>> corpus.vocabulary.words
+    ('<unk>', 'a', 'b')
+    >>> [sentence.tolist() for sentence in corpus.sentences()]
+    [[1, 2, 1], [2, 1]]
+    """
 
     def __init__(
         self,
@@ -60,10 +100,10 @@ class Corpus:
 
     @property
     def ids(self) -> NDArray[np.uint32]:
-        """The ids of all tokens, one after the other.
+        """The word ids of all tokens, one sentence after the other.
 
-        When they are first asked for, all are looked at once: compiled loops use them as indices and would write
-        anywhere. Not before: a corpus may be opened for its vocabulary or its size alone.
+        They are checked against the vocabulary once, when they are first used, because compiled loops use them as
+        indices; not earlier, as a corpus may be opened for its vocabulary or its size alone.
         """
         if not self._ids_checked:
             n_words = len(self.vocabulary)
@@ -89,10 +129,12 @@ class Corpus:
 
     @property
     def n_tokens(self) -> int:
+        """The number of tokens."""
         return len(self._ids)
 
     @property
     def n_sentences(self) -> int:
+        """The number of sentences."""
         return len(self.offsets) - 1
 
     def __len__(self) -> int:
@@ -103,7 +145,13 @@ class Corpus:
         return f"Corpus({self.n_tokens} tokens, {self.n_sentences} sentences, {len(self.vocabulary)} words{where})"
 
     def sentences(self) -> Iterator[NDArray[np.uint32]]:
-        """The sentences as arrays of ids, in order; views of the map, not copies."""
+        """Iterate over the sentences as arrays of ids.
+
+        Yields
+        ------
+        array of uint32
+            A view of the ids of one sentence, not a copy.
+        """
         ids, offsets = self.ids, self.offsets
         step = 1 << 16  # offsets are read in runs, so that a huge corpus does not become a Python list
         for first in range(0, self.n_sentences, step):
@@ -112,12 +160,34 @@ class Corpus:
                 yield ids[a:b]
 
     def token_lists(self) -> Iterator[list[str]]:
-        """The sentences as lists of words; what is not in the vocabulary shows as the unknown word."""
+        """Iterate over the sentences as lists of words.
+
+        Yields
+        ------
+        list of str
+            Words outside the vocabulary are the unknown word.
+        """
         for ids in self.sentences():
             yield self.vocabulary.decode(ids)
 
     def shards(self, n_tokens: int) -> list[tuple[int, int]]:
-        """Cut into runs of whole sentences (first, last + 1) of about `n_tokens` tokens each, the last one shorter."""
+        """Divide the sentences into shards of about equal size.
+
+        Parameters
+        ----------
+        n_tokens
+            The number of tokens of a shard; it ends with the sentence that reaches it.
+
+        Returns
+        -------
+        list of (int, int)
+            The first sentence of each shard, and the one after its last.
+
+        Raises
+        ------
+        InputError
+            If `n_tokens` is below 1.
+        """
         if n_tokens < 1:
             raise InputError(f"A shard of {n_tokens} tokens is not possible: give at least 1.")
         marks = np.arange(n_tokens, self.n_tokens, n_tokens)
@@ -136,7 +206,39 @@ class Corpus:
         boundary: str | None = None,
         unknown_classes: bool = False,
     ) -> Corpus:
-        """Encode token lists in memory; empty sentences are dropped. `vocabulary` encodes with a given one."""
+        """Make a corpus in memory from token lists; empty sentences are dropped.
+
+        Parameters
+        ----------
+        sentences
+            An iterable of lists of tokens.
+        vocab_size
+            The number of words to keep, special words included; None keeps all.
+        min_count
+            Drop words that occur less often.
+        vocabulary
+            Encode with this vocabulary instead of choosing one.
+        boundary
+            A word to append to every sentence, such as "<eos>".
+        unknown_classes
+            Map words outside the vocabulary to classes by their spelling instead of one unknown word.
+
+        Returns
+        -------
+        Corpus
+
+        Raises
+        ------
+        InputError
+            If there is no token, or an option is invalid.
+
+        Examples
+        --------
+        >>> from undertow import Corpus
+        >>> corpus = Corpus.from_sentences([["a", "rare", "word"], ["a", "word"]], vocab_size=3, boundary="<eos>")
+        >>> list(corpus.token_lists())
+        [['a', '<unk>', '<unk>', '<eos>'], ['a', '<unk>', '<eos>']]
+        """
         text = number_sentences(sentences)
         if not len(text.ids):
             raise InputError("There is no token in these sentences: a corpus needs at least one.")
@@ -157,13 +259,50 @@ class Corpus:
 
     @classmethod
     def build(cls, inputs: Any, path: str | Path, **options: Any) -> Corpus:
-        """Read text files into a corpus directory and open it; see `corpus_build.build_corpus` for the options."""
+        """Read text files into a corpus directory and open it.
+
+        If interrupted, call it again with the same arguments to resume.
+
+        Parameters
+        ----------
+        inputs
+            A file name, a glob pattern, "-" for standard input, or a list of these.
+        path
+            The directory to write.
+        **options
+            The parameters of `undertow.text.corpus_build.build_corpus`: `vocab_size`, `min_count`, `vocabulary`,
+            `tokenizer`, `boundary`, `unknown_classes`, `keep_empty`, `reading`, `n_jobs`, `memory`, `overwrite` and
+            `progress`.
+
+        Returns
+        -------
+        Corpus
+
+        Raises
+        ------
+        InputError
+            If an input cannot be read or an option is invalid; the message names the file and the line or byte.
+        BusyError
+            If another process is writing the same directory.
+        """
         corpus, _ = cls.build_with_report(inputs, path, **options)
         return corpus
 
     @classmethod
     def build_with_report(cls, inputs: Any, path: str | Path, **options: Any) -> tuple[Corpus, BuildReport]:
-        """Like `build`, and also what the reading met on its way (cut lines, invalid bytes, parts taken over)."""
+        """Like `build`, but also return what was met while reading.
+
+        Parameters
+        ----------
+        inputs, path, **options
+            As in `build`.
+
+        Returns
+        -------
+        corpus : Corpus
+        report : BuildReport
+            Numbers of files, lines, cut lines, invalid bytes and resumed parts.
+        """
         from undertow.text.corpus_build import build_corpus
 
         report = build_corpus(inputs, Path(path), **options)
@@ -172,7 +311,24 @@ class Corpus:
     @classmethod
     @reread_if_replaced(MANIFEST)
     def open(cls, path: str | Path, *, verify: bool = True) -> Corpus:
-        """Map a corpus directory. `verify=False` skips the hashes (about two seconds for each gigabyte)."""
+        """Memory-map a corpus directory.
+
+        Parameters
+        ----------
+        path
+            A directory that `build` wrote.
+        verify
+            Compare the hashes of the files with the manifest, about two seconds per gigabyte.
+
+        Returns
+        -------
+        Corpus
+
+        Raises
+        ------
+        FormatError
+            If the directory is missing, damaged, or of another format version.
+        """
         path = Path(path)
         manifest = read_manifest(path, FORMAT, VERSION, FIELDS)
         if set(manifest["files"]) != {TOKENS, OFFSETS, VOCABULARY}:

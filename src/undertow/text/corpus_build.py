@@ -88,14 +88,51 @@ def build_corpus(
     overwrite: bool = False,
     progress: ProgressFn = progress_.ignore,
 ) -> BuildReport:
-    """Read text files (globs, `-` for standard input) into the corpus directory `path`.
+    """Read text files into a corpus directory.
 
-    vocab_size counts the special words; None keeps every word seen `min_count` times. `vocabulary` encodes with
-    the vocabulary of another corpus instead. `unknown_classes` lets the words that the vocabulary leaves out count as
-    the class of their spelling (`word_classes`) instead of the one unknown word. `boundary` names a word to put behind
-    every sentence; `keep_empty` (with a boundary) keeps the empty lines of pretokenized text as sentences, as
-    language-model sets count them. `memory` bounds the bytes of all processes together: fewer of them work at once, and
-    words are counted in files where they do not fit; the vocabulary itself must fit.
+    Parameters
+    ----------
+    inputs
+        A file name, a glob pattern, "-" for standard input, or a list of these.
+    path
+        The directory to write.
+    vocab_size
+        The number of words to keep, special words included; None keeps all.
+    min_count
+        Drop words that occur less often.
+    vocabulary
+        Encode with the vocabulary of another corpus instead of choosing one.
+    tokenizer
+        A `Tokenizer`, "words", "spaces", or a callable line → tokens.
+    boundary
+        A word to append to every sentence, such as "<eos>".
+    unknown_classes
+        Map words outside the vocabulary to classes by their spelling (`word_classes`) instead of one unknown word.
+    keep_empty
+        Keep empty lines of pretokenized text as sentences, as language-model data sets count them; needs `boundary`.
+    reading
+        The format of the files and other options of reading.
+    n_jobs
+        The number of processes; -1 uses all cores.
+    memory
+        A limit in bytes for all processes together: fewer work at once, and words are counted in files if they do not
+        fit. The vocabulary itself must fit.
+    overwrite
+        Replace an existing corpus directory.
+    progress
+        Called with a `Progress` while reading.
+
+    Returns
+    -------
+    BuildReport
+        Numbers of files, lines, cut lines, invalid bytes and resumed parts.
+
+    Raises
+    ------
+    InputError
+        If an input cannot be read or an option is invalid; the message names the file and the line or byte.
+    BusyError
+        If another process is writing the same directory.
     """
     if isinstance(inputs, (str, Path)):
         inputs = [inputs]

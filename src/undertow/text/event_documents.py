@@ -29,11 +29,42 @@ def events_from_documents(
     kind_names: Sequence[str] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Events:
-    """Count (time, row, column) over JSON lines files, or over dictionaries, by the names of their fields.
+    """Count (time, row, column) events in documents.
 
     A field of rows or columns is a name, a list of names (a name may be a list of its parts, such as ["Last",
-    "First"]), or an object name → count; but a string as columns is a text, whose words are counted in lower case.
-    Documents without rows or columns are passed over; one without a time is refused.
+    "First"]), or an object name → count. A string as columns is a text, whose words are counted in lower case. Every
+    row of a document is counted with each of its columns. Documents without rows or columns are skipped.
+
+    Parameters
+    ----------
+    documents
+        Names of JSON lines files, or dictionaries.
+    time, rows, columns
+        The names of the fields.
+    tokenizer
+        A callable text → sentences of words, instead of the default tokenizer.
+    stop_words
+        Columns to drop, in lower case.
+    kind_names
+        What rows and columns are called; by default the names of their fields.
+    progress
+        Called with the number of documents read.
+
+    Returns
+    -------
+    Events
+
+    Raises
+    ------
+    InputError
+        If a document has no time, or a field cannot be understood; the message names the file and line.
+
+    Examples
+    --------
+    >>> from undertow.text.event_documents import events_from_documents
+    >>> papers = [{"year": 2001, "authors": ["Ann", "Bob"], "words": {"river": 2}}]
+    >>> list(events_from_documents(papers).records())
+    [(2001, 'Ann', 'river', 2.0), (2001, 'Bob', 'river', 2.0)]
     """
     builder = EventsBuilder()
     words = _WordCounter(tokenizer, frozenset(stop_words))

@@ -59,7 +59,7 @@ def suffix_of(name: str) -> str:
 
 
 def read_events(name: str) -> tuple[Iterator[Record], tuple[str, str]]:
-    """The records of a file and the names of its two kinds."""
+    """The records of an events file and the names of its two kinds."""
     if suffix_of(name) in (".jsonl", ".ndjson"):
         return _read_json(name)
     return _read_table(name, "\t" if suffix_of(name) in (".tsv", ".tab") else ",")
@@ -141,7 +141,22 @@ def _rows(name: str, delimiter: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def write_events(events: Events, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-    """As CSV, or TSV by the suffix: a header that names the kinds, then time, row, column, count."""
+    """Write events as CSV, or TSV by the file suffix.
+
+    Parameters
+    ----------
+    events
+        The events.
+    path
+        The file to write, with a header that names the kinds and rows of time, row, column, count.
+    overwrite
+        Replace an existing file.
+
+    Raises
+    ------
+    InputError
+        If the file exists or cannot be written.
+    """
     target = Path(path)
     with finished_file(target, overwrite=overwrite) as ready, open(ready, "w", encoding="utf-8", newline="") as f:
         for line in event_lines(events, "\t" if suffix_of(str(target)) in (".tsv", ".tab") else ","):

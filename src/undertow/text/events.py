@@ -27,7 +27,33 @@ LARGEST_COUNT = 1e15  # whole numbers up to it are exact, and so are sums of a f
 
 @dataclass(frozen=True, eq=False)
 class Events:
-    """Counts of pairs at each time; names and times are in a fixed order that does not depend on the input's."""
+    """Counts of (row, column) pairs at each time.
+
+    An event is (time, row, column, count): an author used a word, a country a topic. Rows and columns are two kinds of
+    entities. Use `Events.build` to make one.
+
+    Parameters
+    ----------
+    times
+        The times in order.
+    gaps
+        The time since the previous one; 0 for the first.
+    row_names, column_names
+        The names in sorted order, independent of the order of the input.
+    tables
+        One sparse (rows, columns) table of float64 counts per time.
+    kind_names
+        What rows and columns are called.
+
+    Examples
+    --------
+    >>> from undertow.text.events import Events
+    >>> events = Events.build([(2001, "Ann", "river", 2), (2003, "Bob", "bank", 1), (2003, "Ann", "bank", 4)])
+    >>> events.times, events.row_names, events.column_names
+    ([2001, 2003], ['Ann', 'Bob'], ['bank', 'river'])
+    >>> events.at(2003).toarray().tolist()
+    [[4.0, 0.0], [1.0, 0.0]]
+    """
 
     times: list[Time]
     gaps: list[float]  # time from each step to the one before; 0 for the first
@@ -40,9 +66,26 @@ class Events:
 
     @classmethod
     def build(cls, X: Any, *, times: Sequence[Any] | None = None, kind_names: Sequence[str] | None = None) -> Events:
-        """From Events, a pandas DataFrame, a path (CSV, TSV, JSON lines) or an iterable of (time, row, column, count).
+        """Make events from a table in memory or a file.
 
-        times: their order, where it is not that of numbers, dates or text; it may name times without events.
+        Parameters
+        ----------
+        X
+            Events, a pandas DataFrame, the path of a CSV, TSV or JSON lines file, or an iterable of (time, row, column,
+            count).
+        times
+            The order of the times, if it is not that of numbers, dates or text; it may name times without events.
+        kind_names
+            What rows and columns are called.
+
+        Returns
+        -------
+        Events
+
+        Raises
+        ------
+        InputError
+            If an event is invalid; the message names its line or position.
         """
         if isinstance(X, Events):
             return X
@@ -64,15 +107,22 @@ class Events:
 
     @property
     def n_events(self) -> int:
-        """Different (time, row, column) with a count above 0."""
+        """The number of distinct (time, row, column) with a count above 0."""
         return sum(int(t.nnz) for t in self.tables)
 
     @property
     def total(self) -> float:
+        """The sum of all counts."""
         return float(sum(t.sum() for t in self.tables))
 
     def records(self) -> Iterator[tuple[Time, str, str, float]]:
-        """All events with a count above 0, in order of time, row and column."""
+        """Iterate over all events with a count above 0, in the order of time, row and column.
+
+        Yields
+        ------
+        (time, str, str, float)
+            Time, row name, column name and count.
+        """
         for time, table in zip(self.times, self.tables, strict=True):
             entries = table.tocoo()
             for i, j, c in zip(entries.row.tolist(), entries.col.tolist(), entries.data.tolist(), strict=True):
@@ -89,9 +139,27 @@ class Events:
         min_times: int = 1,
         stop_words: Iterable[str] = (),
     ) -> Events:
-        """The most frequent rows and columns, of those with enough counts at enough different times.
+        """Keep the most frequent rows and columns. Ties are broken by name.
 
-        Columns in stop_words (in lower case) go first. Equal counts are settled by name.
+        Parameters
+        ----------
+        n_rows, n_columns
+            How many to keep; None keeps all.
+        min_count
+            Drop rows and columns with a smaller total count.
+        min_times
+            Drop rows and columns that occur at fewer times.
+        stop_words
+            Columns to drop first, in lower case.
+
+        Returns
+        -------
+        Events
+
+        Raises
+        ------
+        InputError
+            If no row or no column is left.
         """
         stopped = frozenset(stop_words)
         counts = [np.array([t.sum(axis=axis) for t in self.tables]) for axis in (1, 0)]  # (T, rows), (T, columns)
@@ -119,7 +187,22 @@ class Events:
         )
 
     def until(self, time: Any) -> Events:
-        """The events up to and including a time."""
+        """The events up to and including a time.
+
+        Parameters
+        ----------
+        time
+            One of `times`.
+
+        Returns
+        -------
+        Events
+
+        Raises
+        ------
+        InputError
+            If there is no such time.
+        """
         last = clean_time(time, "until")
         if last not in self.times:
             raise InputError(f"until: there is no time {last!r}; there are {self.times[0]!r} to {self.times[-1]!r}.")
@@ -129,7 +212,23 @@ class Events:
         )
 
     def at(self, time: Any) -> Any:
-        """The (rows, columns) table of one time."""
+        """The counts at one time.
+
+        Parameters
+        ----------
+        time
+            One of `times`.
+
+        Returns
+        -------
+        scipy.sparse.csr_array
+            Of shape (rows, columns).
+
+        Raises
+        ------
+        InputError
+            If there is no such time.
+        """
         wanted = clean_time(time, "at")
         if wanted not in self.times:
             raise InputError(f"There is no time {wanted!r}; there are {self.times[0]!r} to {self.times[-1]!r}.")

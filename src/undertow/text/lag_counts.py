@@ -57,10 +57,44 @@ FIELDS: Fields = {
 
 
 class LagCounts:
-    """Pair counts at lags 1..`lags`. `vocabulary.counts` are the counts of the words in the same text.
+    """Counts of word pairs at lags 1 to `lags`, as sparse matrices.
 
-    A pair is counted within a sentence; with `across=True` sentences are read as one stream. Within is the default,
-    because the corpus keeps sentences apart and neighbours in a shuffled or deduplicated corpus tell nothing.
+    Pairs are counted within sentences, or with `across=True` in the corpus as one stream. Counts over the same
+    vocabulary are additive: `a + b`, `sum(list_of_counts)`, or `LagCounts.merge` for counts that do not fit into
+    memory. Use `LagCounts.from_corpus` to count and `LagCounts.open` to map a counts directory.
+
+    Parameters
+    ----------
+    vocabulary
+        The words, with their counts in the same text.
+    blocks
+        For each lag, the blocks of rows.
+    edges
+        The first row of each block, and the number of words.
+    across
+        Whether pairs across sentence boundaries were counted.
+    tokenizer
+        The description of the tokenizer of the text, if it is known.
+    path
+        The directory of counts on disk.
+
+    Attributes
+    ----------
+    vocabulary : Vocabulary
+    lags : int
+        The largest lag.
+    n_tokens : int
+        The number of tokens of the text.
+
+    Examples
+    --------
+    >>> from undertow import Corpus, LagCounts
+    >>> corpus = Corpus.from_sentences([["a", "b", "a"], ["b", "a"]])
+    >>> counts = LagCounts.from_corpus(corpus, lags=2)
+    >>> counts.matrix(1).toarray().tolist()  # [i, j] = how often word i occurs 1 token after word j
+    [[0, 0, 0], [0, 0, 2], [0, 1, 0]]
+    >>> (counts + counts).n_pairs(1)
+    6
     """
 
     def __init__(
@@ -83,23 +117,73 @@ class LagCounts:
 
     @property
     def lags(self) -> int:
+        """The largest lag."""
         return len(self._blocks)
 
     @property
     def n_tokens(self) -> int:
+        """The number of tokens of the counted text."""
         return int(self.vocabulary.counts.sum())
 
     def nnz(self, k: int) -> int:
-        """Number of different pairs at lag k."""
+        """The number of distinct pairs at lag k.
+
+        Parameters
+        ----------
+        k
+            The lag, from 1 to `lags`.
+
+        Returns
+        -------
+        int
+
+        Raises
+        ------
+        InputError
+            If lag k was not counted.
+        """
         self._check_lag(k)
         return sum(rows.nnz for rows in self._blocks[k - 1])
 
     def n_pairs(self, k: int) -> int:
-        """Number of pairs at lag k."""
+        """The number of pairs at lag k.
+
+        Parameters
+        ----------
+        k
+            The lag, from 1 to `lags`.
+
+        Returns
+        -------
+        int
+
+        Raises
+        ------
+        InputError
+            If lag k was not counted.
+        """
         return sum(int(rows.data.sum(dtype=np.int64)) for rows in self._lag(k))
 
     def matrix(self, k: int) -> csr_array:
-        """The counts at lag k: [i, j] = times word i came k tokens after word j (int64, columns in order)."""
+        """The counts at lag k as a sparse matrix.
+
+        Parameters
+        ----------
+        k
+            The lag, from 1 to `lags`.
+
+        Returns
+        -------
+        scipy.sparse.csr_array
+            int64, of shape (words, words); [i, j] is how often word i occurs k tokens after word j.
+
+        Raises
+        ------
+        InputError
+            If lag k was not counted.
+        FormatError
+            If a file of the counts is damaged.
+        """
         lag = self._lag(k)
         nnz = sum(rows.nnz for rows in lag)
         index = np.int32 if max(nnz, len(self.vocabulary)) < 2**31 else np.int64
@@ -181,10 +265,38 @@ class LagCounts:
         overwrite: bool = False,
         progress: ProgressFn = progress_.ignore,
     ) -> LagCounts:
-        """Count a corpus, in memory or, with `out`, to a directory within `memory` bytes (for all workers together).
+        """Count the word pairs of a corpus, in memory or to a directory.
 
-        `n_jobs` threads share the corpus; `engine` takes the work to processes or a cluster, whose machines must see
-        the corpus directory (and `out`) under the same path. An interrupted count to a directory goes on where it was.
+        Parameters
+        ----------
+        corpus
+            The corpus to count.
+        lags
+            The largest lag, up to 255.
+        across
+            Also count pairs across sentence boundaries.
+        n_jobs
+            The number of threads; -1 uses all cores.
+        engine
+            Run on processes or a cluster instead. Its machines must see the corpus directory (and `out`) under the same
+            path.
+        out
+            A directory to count to; an interrupted count is resumed by the same call.
+        memory
+            A limit in bytes for all workers together; needs `out`.
+        overwrite
+            Replace an existing counts directory.
+        progress
+            Called with a `Progress` after each block.
+
+        Returns
+        -------
+        LagCounts
+
+        Raises
+        ------
+        InputError
+            If an option is invalid, the memory limit is too small, or `out` exists.
         """
         if not isinstance(corpus, Corpus):
             raise InputError(f"LagCounts.from_corpus takes a Corpus, not {type(corpus).__name__}.")
@@ -210,7 +322,29 @@ class LagCounts:
         overwrite: bool = False,
         progress: ProgressFn = progress_.ignore,
     ) -> LagCounts:
-        """Add counts block by block into a directory, without holding them: what `a + b` does, for any size."""
+        """Sum counts block by block into a directory, without holding them in memory.
+
+        Parameters
+        ----------
+        parts
+            Counts with the same vocabulary, lags and `across`.
+        out
+            The directory to write.
+        overwrite
+            Replace an existing counts directory.
+        progress
+            Called with a `Progress` after each block.
+
+        Returns
+        -------
+        LagCounts
+            The sum, opened from `out`.
+
+        Raises
+        ------
+        InputError
+            If the parts cannot be added, or `out` exists.
+        """
         target, out = out, Path(os.path.abspath(out))
         check_directory_target(out, COUNTS, overwrite=overwrite)
         if not parts:
@@ -228,13 +362,43 @@ class LagCounts:
         return cls.open(target, verify=False)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the counts to a directory, whole or not at all."""
+        """Write the counts to a directory, which appears complete or not at all.
+
+        Parameters
+        ----------
+        path
+            The directory to write.
+        overwrite
+            Replace an existing counts directory.
+
+        Raises
+        ------
+        InputError
+            If the directory exists or cannot be written.
+        """
         LagCounts.merge([self], path, overwrite=overwrite)
 
     @classmethod
     @reread_if_replaced(MANIFEST)
     def open(cls, path: str | Path, *, verify: bool = True) -> LagCounts:
-        """Map a counts directory; `verify=False` skips the hashes."""
+        """Map a counts directory.
+
+        Parameters
+        ----------
+        path
+            A directory of counts.
+        verify
+            Compare the hashes of the files with the manifest.
+
+        Returns
+        -------
+        LagCounts
+
+        Raises
+        ------
+        FormatError
+            If the directory is missing, damaged, or of another format version.
+        """
         path = Path(path)
         manifest = read_counts_manifest(path)
         check_files(path, manifest["files"], hashes=verify)

@@ -22,7 +22,28 @@ def read_sentences(
     reading: ReadingOptions | None = None,
     progress: ProgressFn = progress_.ignore,
 ) -> Iterator[list[str]]:
-    """The sentences of text files (globs, `-` for standard input) as token lists, read as they are asked for."""
+    """Iterate over the sentences of text files as lists of tokens.
+
+    Parameters
+    ----------
+    inputs
+        File names, glob patterns, or "-" for standard input.
+    tokenizer
+        The tokenizer; by default `Tokenizer()`.
+    reading
+        The format of the files and other options of reading.
+    progress
+        Called with a `Progress` while reading.
+
+    Yields
+    ------
+    list of str
+
+    Raises
+    ------
+    InputError
+        If a file cannot be read; the message names the file and the line or byte.
+    """
     names = expand_inputs(inputs)
     rule = tokenizer or Tokenizer()
     total = None if "-" in names else sum(os.path.getsize(name) for name in names)
@@ -39,7 +60,7 @@ def read_sentences(
 
 
 def batches(sentences: Iterable[list[str]], n_tokens: int | None = None) -> Iterator[list[list[str]]]:
-    """Sentences in lists of about `n_tokens` tokens; where they are cut depends on the sentences alone."""
+    """Group sentences into lists of about `n_tokens` tokens; the groups depend only on the sentences."""
     limit = BATCH_TOKENS if n_tokens is None else n_tokens
     held: list[list[str]] = []
     n_held = 0

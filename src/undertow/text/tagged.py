@@ -34,10 +34,27 @@ class TaggedSentence(NamedTuple):
 def read_tagged(
     inputs: Sequence[str | Path], tags: int | str | None = None, reading: ReadingOptions | None = None
 ) -> Iterator[TaggedSentence]:
-    """The sentences of files with one word a row (globs, `-` for standard input), read as they are asked for.
+    """Iterate over the sentences of labelled files with one word per row (CoNLL, TSV, CoNLL-U).
 
-    tags: the column of the tags, counted from 1 or from the end as -1; in CoNLL-U also its name, such as "xpos". None
-    is the last column, in CoNLL-U "upos". White space within a word becomes "_", as everywhere in undertow.
+    Parameters
+    ----------
+    inputs
+        File names, glob patterns, or "-" for standard input.
+    tags
+        The column of the tags, counted from 1, or from the end as -1; in CoNLL-U also its name, such as "xpos". None is
+        the last column, in CoNLL-U "upos".
+    reading
+        The format of the files, the column of the words and other options of reading.
+
+    Yields
+    ------
+    TaggedSentence
+        White space within a word is replaced by "_".
+
+    Raises
+    ------
+    InputError
+        If a file or a row cannot be read; the message names the file and the row.
     """
     options = reading or ReadingOptions()
     check_options(options)

@@ -1,4 +1,4 @@
-"""From text to tokens by a rule that fits on one page.
+"""The tokenizer: from text to tokens by fixed rules.
 
 **The `words` rule.** Text is read line by line; a line end always ends a sentence.
 
@@ -7,7 +7,7 @@
    (`O'Brien`, `snake_case`); a full stop or comma only between digits (`3.14`, `1,000`, `E13.5`); a hyphen only
    with `hyphens="keep"`, otherwise it is a token of its own (`spike - timing`).
 3. *Number*: a run of rule 2 without a letter becomes the class `NUM` (`numbers="keep"` leaves it).
-4. *Contractions* are cut as in the Penn Treebank: `do n't`, `it 's`, `we 're`, `I 'm`, `they 'll`, `he 'd`, `I 've`.
+4. *Contractions* are split as in the Penn Treebank: `do n't`, `it 's`, `we 're`, `I 'm`, `they 'll`, `he 'd`, `I 've`.
 5. *Full stops that belong to a word*: two or more single letters with their stops (`U.S.`, `e.g.`), one capital
    letter (`J.`), the words of `ABBREVIATIONS`, and those of `NUMERIC_ABBREVIATIONS` before a number (`No. 5`).
 6. Any other character is a token by itself; `..`, `...` and longer become `...`; `--` and longer become `--`.
@@ -17,10 +17,10 @@
    and then a capital, a caseless letter, a digit or an opening quote or bracket follow; after `。！？` at once. A full
    stop of rule 5 ends no sentence. `sentences="lines"` leaves each line whole.
 
-**The `spaces` rule** takes pretokenized text as it is: tokens between white space, a sentence a line.
+**The `spaces` rule** is for pretokenized text: tokens are separated by white space, one sentence per line.
 
-**Any callable** `line -> tokens`, or `line -> list of token lists`, can stand in for the rule. Languages written
-without spaces need one.
+**Any callable** `line -> tokens`, or `line -> list of token lists`, can be used instead. Languages written without
+spaces need one.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ NUMERIC_ABBREVIATIONS = tuple(
     "no nos p pp vol vols ch art sec sect para eq eqs ref refs ex col jun jul mar sep".split()
 )
 
-RULE_VERSION = 1  # raised when the same options cut text otherwise
+RULE_VERSION = 1  # increased when the same options give other tokens
 
 TokenFn = Callable[[str], Iterable[Any]]
 
@@ -60,7 +60,32 @@ class TokenizedText(NamedTuple):
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """The rule with its options; see the module's text for what each does."""
+    """The built-in tokenizer; its rules are in the docstring of this module.
+
+    Parameters
+    ----------
+    rule
+        "words", or "spaces" for pretokenized text: tokens between white space, one sentence per line.
+    lower
+        Lowercase the text.
+    numbers
+        "class" replaces numbers by NUM, "keep" leaves them.
+    hyphens
+        "split" splits words at hyphens, "keep" leaves them.
+    sentences
+        "split" splits lines into sentences, "lines" makes each line one sentence.
+
+    Raises
+    ------
+    InputError
+        If an option has another value.
+
+    Examples
+    --------
+    >>> from undertow.text.tokenizer import Tokenizer
+    >>> Tokenizer()("It's 3 km to St. Ives. We don't walk.")
+    [['It', "'s", 'NUM', 'km', 'to', 'St.', 'Ives', '.'], ['We', 'do', "n't", 'walk', '.']]
+    """
 
     rule: str = "words"
     lower: bool = False
@@ -82,15 +107,46 @@ class Tokenizer:
             raise InputError(f"Tokenizer lower={short(self.lower)} must be True or False.")
 
     def describe(self) -> dict[str, Any]:
-        """For a manifest: what it takes to repeat the tokenization."""
+        """The options and the version of the rules, as they are saved in a manifest.
+
+        Returns
+        -------
+        dict
+        """
         return {**asdict(self), "version": RULE_VERSION}
 
     def tokenize(self, data: bytes, *, tokenized: bool = False, keep_empty: bool = False) -> TokenizedText:
-        """Tokenize valid UTF-8; `tokenized` text is taken by the spaces rule whatever the rule is."""
+        """Tokenize a piece of text.
+
+        Parameters
+        ----------
+        data
+            The text as valid UTF-8.
+        tokenized
+            The text is pretokenized: split it at white space, whatever `rule` is.
+        keep_empty
+            Keep empty lines of pretokenized text as sentences.
+
+        Returns
+        -------
+        TokenizedText
+            The tokens, numbered by their first appearance.
+        """
         return _number(*self._spans(data, tokenized, keep_empty))
 
     def __call__(self, text: str) -> list[list[str]]:
-        """The sentences of a text as token lists."""
+        """Tokenize a text.
+
+        Parameters
+        ----------
+        text
+            Any string.
+
+        Returns
+        -------
+        list of list of str
+            The tokens of each sentence.
+        """
         try:
             data = text.encode("utf-8")
         except UnicodeEncodeError as e:
@@ -126,7 +182,7 @@ class Tokenizer:
 
 @dataclass(frozen=True)
 class CallableTokenizer:
-    """A user's function in the tokenizer's place: one call a line, checked token by token."""
+    """A function of the user as a tokenizer: one call per line, and each token is checked."""
 
     function: TokenFn
 
@@ -146,9 +202,9 @@ class CallableTokenizer:
 
 
 def check_rule(described: Any) -> None:
-    """Raise InputError unless this is what `describe` of a tokenizer gave, or None for text of which no rule is known.
+    """Raise InputError unless this is the description of a tokenizer as `describe` returns it, or None.
 
-    A rule with a misspelt option would be read as the rule without it, and every word of a text looked up wrongly.
+    Otherwise a tokenizer with a misspelt option would be read as one without it, and words would be looked up wrongly.
     """
     if described is None:
         return
@@ -159,11 +215,11 @@ def check_rule(described: Any) -> None:
         options = {name: value for name, value in described.items() if name != "version"}
         version = described.get("version")
         if type(version) is int and version > RULE_VERSION:
-            raise InputError(f"The text was cut by version {short(version)} of the rule: upgrade undertow.")
+            raise InputError(f"The text was tokenized by version {short(version)} of the rules: upgrade undertow.")
         if version == RULE_VERSION and type(version) is int and set(options) == set(asdict(Tokenizer())):
             Tokenizer(**options)
             return
-    raise InputError(f"The tokenizer's rule {short(described, 200)} is none that undertow writes.")
+    raise InputError(f"The tokenizer {short(described, 200)} is not one that undertow writes.")
 
 
 def number_sentences(sentences: Any) -> TokenizedText:
@@ -229,7 +285,7 @@ def _number(out: NDArray[np.uint8], bounds: NDArray[np.int64], lengths: NDArray[
 def as_tokenizer(
     tokenizer: Tokenizer | CallableTokenizer | TokenFn | str | None,
 ) -> Tokenizer | CallableTokenizer:
-    """None is the words rule, a rule's name is that rule, a function is used as it is."""
+    """The tokenizer for an argument: None is the words rule, a string names a rule, a function is called per line."""
     if tokenizer is None:
         return Tokenizer()
     if isinstance(tokenizer, (Tokenizer, CallableTokenizer)):

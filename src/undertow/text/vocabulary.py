@@ -21,11 +21,42 @@ SMALLEST_WITH_CLASSES = 4 * len(CLASSES)  # in a smaller vocabulary the classes 
 
 
 class Vocabulary:
-    """Words in the order of their ids: the unknown word, the boundary if there is one, the classes of unknown words if
-    there are any (see `word_classes`), then by falling count.
+    """A fixed list of words with ids and counts.
 
-    Ties are broken by code point, so that the same counts give the same ids everywhere. `id` answers with the id of
-    its class, or else of the unknown word, for a word that is not here; `word in vocabulary` tells which case it is.
+    The ids are ordered: the unknown word, the boundary word if there is one, the classes of unknown words if there are
+    any (see `word_classes`), then the other words by descending count. Ties are broken by code point, so that the same
+    counts give the same ids everywhere.
+
+    Parameters
+    ----------
+    words
+        The words in the order of their ids.
+    counts
+        One count per word.
+    boundary
+        Whether the second word is the boundary word.
+    n_classes
+        The number of classes of unknown words, which follow it.
+
+    Attributes
+    ----------
+    words : tuple of str
+    counts : array of int64
+        How often each word occurs in the text that the vocabulary was built from.
+
+    Raises
+    ------
+    InputError
+        If a word occurs twice, is empty or contains white space, or a count is invalid.
+
+    Examples
+    --------
+    >>> from undertow import Vocabulary
+    >>> vocabulary = Vocabulary.from_counts({"the": 5, "bank": 2, "river": 1}, size=3)
+    >>> vocabulary.words, vocabulary.counts.tolist()
+    (('<unk>', 'the', 'bank'), [1, 5, 2])
+    >>> vocabulary.id("bank"), vocabulary.id("river"), "river" in vocabulary
+    (2, 0, False)
     """
 
     __slots__ = ("_boundary", "_counts", "_ids", "_n_classes", "_words")
@@ -73,13 +104,34 @@ class Vocabulary:
         boundary: str | None = None,
         classes: bool = False,
     ) -> Vocabulary:
-        """Choose the `size` (special words included) most frequent words seen at least `min_count` times.
+        """Choose the most frequent words.
 
-        Pairs of words and counts are read once and never all held, so that a text of more words than fit into memory
-        has a vocabulary too. The counts of all other words go to the unknown word. A word of the text that is spelled
-        like a special word is that special word: corpora that were cut before (WikiText's `<unk>`, `<eos>`) keep their
-        meaning. With `classes`, the words left out count for the classes of their spelling; only classes that occur are
-        kept, and none in a vocabulary of fewer than 52 words.
+        The counts are read once and never all held in memory. A word that is spelled like a special word is that
+        special word, so that pretokenized corpora (with `<unk>` and `<eos>`, as WikiText) keep their meaning.
+
+        Parameters
+        ----------
+        counts
+            A mapping word → count, or pairs of words and counts.
+        size
+            The number of words to keep, special words included; None keeps all.
+        min_count
+            Drop words with smaller counts.
+        unknown, boundary
+            The special words; no boundary word if None.
+        classes
+            Map dropped words to classes by their spelling instead of the unknown word. Only classes that occur are
+            kept, and none in a vocabulary of fewer than 52 words.
+
+        Returns
+        -------
+        Vocabulary
+            The counts of dropped words are added to the unknown word or the classes.
+
+        Raises
+        ------
+        InputError
+            If a count or an option is invalid.
         """
         specials = [unknown] if boundary is None else [unknown, boundary]
         if boundary == unknown:
@@ -131,48 +183,59 @@ class Vocabulary:
 
     @property
     def words(self) -> tuple[str, ...]:
+        """The words in the order of their ids."""
         return self._words
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """How often each word was seen where the vocabulary was built (read-only)."""
+        """How often each word occurs in the text that the vocabulary was built from (read-only)."""
         return self._counts
 
     @property
     def unknown(self) -> str:
+        """The unknown word."""
         return self._words[0]
 
     @property
     def unknown_id(self) -> int:
+        """The id of the unknown word: 0."""
         return 0
 
     @property
     def boundary(self) -> str | None:
+        """The boundary word, or None."""
         return self._words[1] if self._boundary else None
 
     @property
     def boundary_id(self) -> int | None:
+        """The id of the boundary word (1), or None."""
         return 1 if self._boundary else None
 
     @property
     def n_classes(self) -> int:
-        """How many classes of unknown words there are; their ids follow those of the unknown word and the boundary."""
+        """The number of classes of unknown words; their ids follow the unknown and the boundary word."""
         return self._n_classes
 
     @property
     def n_special(self) -> int:
-        """The ids below this one are no words of the text: the unknown word, the boundary, the classes."""
+        """The number of special words (unknown, boundary, classes); words of the text have ids from here on."""
         return 1 + self._boundary + self._n_classes
 
     @property
     def n_unknown(self) -> int:
-        """Tokens of the text that are no word here: those of the unknown word and of the classes."""
+        """The number of tokens that are outside the vocabulary: of the unknown word and the classes."""
         return int(self._counts.sum() - self._counts[self.n_special :].sum()) - (
             int(self._counts[1]) if self._boundary else 0
         )
 
     def fallback(self) -> NDArray[np.int64]:
-        """For each word the id that stands for it when it is not known: its class or the unknown word's."""
+        """For each word, the id that would replace it if it were unknown.
+
+        Returns
+        -------
+        array of int64
+            The id of its class or of the unknown word.
+        """
         out = np.zeros(len(self), dtype=np.int64)
         if self._n_classes:
             get = self._ids.get
@@ -181,23 +244,66 @@ class Vocabulary:
         return out
 
     def id(self, word: str) -> int:
-        """The word's id; that of its class, or of the unknown word, for a word that is not here."""
+        """The id of a word.
+
+        Parameters
+        ----------
+        word
+            A word.
+
+        Returns
+        -------
+        int
+            If the word is not in the vocabulary, the id of its class or of the unknown word.
+        """
         i = self._ids.get(word)
         if i is None:
             i = self._ids.get(word_class(word), 0) if self._n_classes else 0
         return i
 
     def encode(self, tokens: Iterable[str]) -> NDArray[np.uint32]:
+        """The ids of words.
+
+        Parameters
+        ----------
+        tokens
+            Words.
+
+        Returns
+        -------
+        array of uint32
+        """
         if self._n_classes:
             return np.array([self.id(t) for t in tokens], dtype=np.uint32)
         get = self._ids.get
         return np.array([get(t, 0) for t in tokens], dtype=np.uint32)
 
     def decode(self, ids: Iterable[int] | NDArray[np.uint32]) -> list[str]:
+        """The words of ids.
+
+        Parameters
+        ----------
+        ids
+            Ids of this vocabulary.
+
+        Returns
+        -------
+        list of str
+        """
         return [self._words[int(i)] for i in ids]
 
     def with_counts(self, counts: Sequence[int] | NDArray[np.int64]) -> Vocabulary:
-        """The same words counted in another text."""
+        """The same words with other counts.
+
+        Parameters
+        ----------
+        counts
+            One count per word.
+
+        Returns
+        -------
+        Vocabulary
+        """
         return Vocabulary(self._words, counts, boundary=self._boundary, n_classes=self._n_classes)
 
     def __len__(self) -> int:
@@ -220,15 +326,34 @@ class Vocabulary:
         return f"Vocabulary({len(self)} words: {shown}{', …' if len(self) > 6 else ''})"
 
     def fingerprint(self) -> str:
-        """A hash of the words and their order, to compare vocabularies across directories."""
+        """A hash of the words and their order, to compare vocabularies of different directories.
+
+        Returns
+        -------
+        str
+            A SHA-256 hash in hexadecimal.
+        """
         text = "\n".join(self._words) + f"\n{self._boundary} {self._n_classes}"
         return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
     def write(self, path: Path) -> None:
+        """Write the vocabulary to a file, one line per word.
+
+        Parameters
+        ----------
+        path
+            The file to write.
+        """
         write_bytes(path, self.to_bytes())
 
     def to_bytes(self) -> bytes:
-        """One line a word, in the order of the ids: word, tab, count; the special words say what they are."""
+        """The content of a vocabulary file.
+
+        Returns
+        -------
+        bytes
+            One line per word in the order of the ids: word, count and role, separated by tabs.
+        """
         roles = ["\tunknown"] + (["\tboundary"] if self._boundary else []) + ["\tclass"] * self._n_classes
         roles += [""] * (len(self) - len(roles))
         lines = (f"{w}\t{c}{r}\n" for w, c, r in zip(self._words, self._counts.tolist(), roles, strict=True))
@@ -236,7 +361,22 @@ class Vocabulary:
 
     @classmethod
     def read(cls, path: Path) -> Vocabulary:
-        """Read what `write` wrote; anything else is refused with its line."""
+        """Read a file that `write` wrote.
+
+        Parameters
+        ----------
+        path
+            The file.
+
+        Returns
+        -------
+        Vocabulary
+
+        Raises
+        ------
+        FormatError
+            If it is no such file; the message names the line.
+        """
         try:
             data = path.read_bytes()
         except OSError as e:
@@ -245,7 +385,24 @@ class Vocabulary:
 
     @classmethod
     def from_bytes(cls, data: bytes, path: Path) -> Vocabulary:
-        """What `to_bytes` gave; `path` is the place that errors name."""
+        """Parse the output of `to_bytes`.
+
+        Parameters
+        ----------
+        data
+            The content of a vocabulary file.
+        path
+            The place that errors name.
+
+        Returns
+        -------
+        Vocabulary
+
+        Raises
+        ------
+        FormatError
+            If it is no such content; the message names the line.
+        """
         try:
             # only "\n" ends a line: a word may hold U+2028 or U+0085, which str.splitlines would cut at
             lines = data.decode("utf-8").split("\n")
