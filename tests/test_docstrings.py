@@ -20,35 +20,6 @@ import undertow
 docscrape = pytest.importorskip("numpydoc.docscrape", reason="numpydoc is not installed")
 
 ROOMS = ("undertow", "undertow.results", "undertow.results.tagging", "undertow.neural")
-# Public names whose docstrings are not yet in form. Names only leave this list: a new one must be in form at once.
-# `python tests/test_docstrings.py` says what is wrong with each of them.
-TODO = frozenset(
-    """
-    Accuracy Accuracy.error CRFTagger CRFTagger.fit CRFTagger.predict CRFTagger.predict_proba Corpus Corpus.build
-    Corpus.build_with_report Corpus.from_sentences Corpus.n_sentences Corpus.n_tokens Corpus.open Corpus.sentences
-    Corpus.shards Corpus.token_lists DynamicEmbedding.nearest Estimator.get_params Estimator.param_defaults
-    Estimator.save Estimator.set_params Events Events.at Events.build Events.records Events.select Events.total
-    Events.until FactorialHMM FactorialHMM.bound_per_token FactorialHMM.bounds FactorialHMM.decode FactorialHMM.fit
-    FactorialHMM.joint_codes FactorialHMM.log_likelihoods FactorialHMM.partial_fit FactorialHMM.perplexity
-    FactorialHMM.posterior FactorialHMM.sample FactorialHMM.score FactorialHMM.theta_ FactorialHMM.top_words
-    FactorialHMM.transform HMM HMM.decode HMM.fit HMM.log_probabilities HMM.next_distribution HMM.next_words
-    HMM.perplexity HMM.posterior HMM.sample HMM.score HMM.top_words HMM.transform HMM.transitions Interpolation
-    Interpolation.fit Interpolation.log_probabilities Interpolation.perplexity Interpolation.score
-    Interpolation.vocabulary_ LDS LagCounts LagCounts.from_corpus LagCounts.lags LagCounts.matrix LagCounts.merge
-    LagCounts.n_pairs LagCounts.n_tokens LagCounts.nnz LagCounts.open LagCounts.save LocalTagger LocalTagger.fit
-    LocalTagger.predict LocalTagger.predict_proba ModelFeatures.features ModelFeatures.options ModelFeatures.spelled
-    Paths Paths.features Paths.options Posteriors Posteriors.features Posteriors.options Posteriors.vectors RNNLM
-    RNNLM.forward RNNLM.from_lds RNNLM.start RNNLM.states Report Report.as_dict Representation.features Span SpanScore
-    SpanScore.f1 SpanScore.precision SpanScore.recall States States.features States.options Tagger.evaluate Tagger.fit
-    Tagger.predict Tagger.score Tokenizer Tokenizer.describe Tokenizer.tokenise Vectors Vectors.features Vectors.options
-    Vectors.vectors Vocabulary Vocabulary.boundary Vocabulary.boundary_id Vocabulary.decode Vocabulary.encode
-    Vocabulary.fallback Vocabulary.fingerprint Vocabulary.from_bytes Vocabulary.from_counts Vocabulary.id
-    Vocabulary.read Vocabulary.to_bytes Vocabulary.unknown Vocabulary.unknown_id Vocabulary.with_counts Vocabulary.words
-    Vocabulary.write WordClusters WordClusters.fit WordClusters.load_paths WordClusters.path WordClusters.path_lines
-    WordClusters.save WordClusters.save_paths WordClusters.transform WordClusters.words convert load scheme_of
-    span_scores spans_of tags_of
-    """.split()
-)
 
 
 class Public(NamedTuple):
@@ -154,13 +125,8 @@ def faults(thing: Public) -> list[str]:
 
 
 def test_public_docstrings_are_in_form() -> None:
-    found = {name: faults(thing) for name, thing in public().items() if name not in TODO}
+    found = {name: faults(thing) for name, thing in public().items()}
     assert {name: wrong for name, wrong in found.items() if wrong} == {}
-
-
-def test_the_list_of_docstrings_to_write_only_shrinks() -> None:
-    assert sorted(TODO - set(public())) == [], "these names do not exist: take them off TODO"
-    assert [name for name in sorted(TODO) if not faults(public()[name])] == [], "in form now: take them off TODO"
 
 
 def example_modules() -> list[str]:

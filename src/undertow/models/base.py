@@ -80,16 +80,49 @@ class Estimator(abc.ABC):
 
     @classmethod
     def param_defaults(cls) -> dict[str, Any]:
-        """The constructor's parameters with their defaults (`inspect.Parameter.empty` for none), in order."""
+        """The constructor's parameters and their defaults.
+
+        Returns
+        -------
+        dict
+            In the order of the constructor; `inspect.Parameter.empty` for a parameter without a default.
+        """
         parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
         return {p.name: p.default for p in parameters}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters as the constructor stored them; `deep` changes nothing, as no parameter is a model."""
+        """The parameters, as the constructor stored them.
+
+        Parameters
+        ----------
+        deep
+            Changes nothing, as no parameter is a model; scikit-learn passes it.
+
+        Returns
+        -------
+        dict
+            Value by name.
+        """
         return {name: getattr(self, name) for name in self.param_defaults()}
 
     def set_params(self, **params: Any) -> Self:
-        """Change parameters by name; like the constructor this only stores, `fit` looks at the values."""
+        """Change parameters by name; like the constructor this only stores the values, and `fit` checks them.
+
+        Parameters
+        ----------
+        **params
+            New values.
+
+        Returns
+        -------
+        Estimator
+            The model itself.
+
+        Raises
+        ------
+        InputError
+            If there is no parameter of that name.
+        """
         known = self.param_defaults()
         for name in params:
             if name not in known:
@@ -161,7 +194,22 @@ class Estimator(abc.ABC):
     # --- saving -----------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Write the model to a directory, all or nothing; `undertow.load` reads it back."""
+        """Write the model to a directory, completely or not at all; `undertow.load` reads it back.
+
+        Parameters
+        ----------
+        path
+            The directory.
+        overwrite
+            Whether an existing model there may be replaced; a directory that undertow did not write never is.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        InputError
+            If something else is there.
+        """
         from undertow.storage import save_model
 
         save_model(self, path, overwrite=overwrite)

@@ -235,7 +235,23 @@ class LagCounts:
         return LagCounts(vocabulary, blocks, edges, across=self.across, tokenizer=_one_rule([self, other]))
 
     def with_words(self, vocabulary: Vocabulary) -> LagCounts:
-        """The same counts over a vocabulary that has more words behind these, which this text does not have."""
+        """The same counts over a larger vocabulary, whose new words have no counts.
+
+        Parameters
+        ----------
+        vocabulary
+            The words of these counts, in their order, and more behind them.
+
+        Returns
+        -------
+        LagCounts
+            With empty rows and columns for the new words.
+
+        Raises
+        ------
+        InputError
+            If the vocabulary does not begin with the words of these counts.
+        """
         n, more = len(self.vocabulary), len(vocabulary) - len(self.vocabulary)
         if vocabulary.words[:n] != self.vocabulary.words:
             raise InputError("The larger vocabulary must begin with the words of the counts, in their order.")

@@ -390,10 +390,12 @@ class DynamicEmbedding(Estimator):
 
         Parameters
         ----------
-        name, time, kind
+        name, time
             The entity and the time, as in `position`.
         n
             How many.
+        kind
+            "row" or "column", for a name that is both.
         of
             Only rows, or only columns.
 

@@ -116,6 +116,8 @@ class HMM(Estimator):
         The words.
     tokenizer_ : dict or None
         The rule by which the text was split into tokens, if known.
+    params_ : BlockParams or PlainParams
+        Initial, transition and emission probabilities; see also `initial_`, `transition_` and `emission_`.
     seen_ : SeenText or None
         Number of tokens and of sequences that it was fitted to; None if not known.
 

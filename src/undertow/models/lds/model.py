@@ -101,6 +101,8 @@ class LDS(Estimator):
         Share of each word's tokens that word dropout replaced.
     vocabulary_ : Vocabulary
         The words.
+    tokenizer_ : dict or None
+        The rule by which the text was split into tokens, if known.
     history_ : list of float
         Log-likelihood per token after each iteration, those of `partial_fit` appended.
 
