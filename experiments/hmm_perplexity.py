@@ -45,6 +45,7 @@ ROWS: dict[str, dict[str, Any]] = {
     **{f"states-{2**e}": hmm(n_states=2**e, random_state=0) for e in range(9, 16)},
     "clusters": hmm(init="clusters", random_state=0),
     "spectral": hmm(init="spectral", random_state=0),
+    "spectral-2048": hmm(n_states=2048, init="spectral", random_state=0),  # with least squares: up to 4,096 states
     "carried": hmm(carry=True, random_state=0),
     # without blocks, so that rank, band and a full matrix can be compared; low ranks need many passes from noise
     "dense-256": hmm(n_states=256, n_blocks=1, init="clusters", n_iter=6, random_state=0),

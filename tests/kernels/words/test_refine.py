@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 
 from oracles.word_classes import random_text
-from undertow.kernels.words.refine import neighbour_features, refine_classes
+from undertow.kernels.words.refine import neighbor_features, refine_classes
 
 
 def xlogx(x: np.ndarray) -> float:
@@ -40,7 +40,7 @@ def plain_pass(
 def test_features_are_the_classes_before_and_after() -> None:
     counts, _ = random_text(0)
     classes = np.arange(12) % 3
-    features = neighbour_features(csr_array(counts), classes, 3).toarray()
+    features = neighbor_features(csr_array(counts), classes, 3).toarray()
     for c in range(3):
         assert_array_equal(features[:, c], counts[:, classes == c].sum(axis=1))
         assert_array_equal(features[:, 3 + c], counts[classes == c].sum(axis=0))
@@ -51,7 +51,7 @@ def test_every_pass_is_the_naive_one(seed: int) -> None:
     counts, unigram = random_text(seed, V=14, n=600)
     group = np.arange(14) % 3
     first = np.array([0, 1, 4, 6])
-    features = neighbour_features(csr_array(counts), group, 3)
+    features = neighbor_features(csr_array(counts), group, 3)
     parts = np.empty(14, dtype=int)
     for g in range(3):
         words = [w for w in np.argsort(-unigram, kind="stable") if group[w] == g]
@@ -71,6 +71,6 @@ def test_a_class_with_fewer_words_than_parts_leaves_some_empty() -> None:
     counts, unigram = random_text(1)
     group = np.array([0] * 10 + [1] * 2)
     first = np.array([0, 2, 7])
-    parts, history = refine_classes(neighbour_features(csr_array(counts), group, 2), unigram, group, first)
+    parts, history = refine_classes(neighbor_features(csr_array(counts), group, 2), unigram, group, first)
     assert set(parts[10:]) == {2, 3} and set(parts[:10]) == {0, 1}
     assert np.isfinite(history).all()

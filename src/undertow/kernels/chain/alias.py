@@ -13,18 +13,20 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from undertow.kernels.types import F32
+
 
 class AliasRows(NamedTuple):
-    """Tables of the rows of `weights` (rows, n), which need not be normalised; `built` says which are ready."""
+    """Tables of the rows of `weights` (rows, n), which need not be normalized; `built` says which are ready."""
 
     weights: NDArray[Any]
-    threshold: NDArray[np.float32]
+    threshold: F32
     other: NDArray[np.int32]
     built: NDArray[np.bool_]
 
 
 def alias_rows(weights: NDArray[Any]) -> AliasRows:
-    """Room for the tables of all rows; the system hands out memory for those that are built."""
+    """Unbuilt tables for all rows; memory is committed by the system only for those that are built."""
     n_rows, n = weights.shape
     cells = (n_rows, n)
     return AliasRows(
@@ -34,7 +36,7 @@ def alias_rows(weights: NDArray[Any]) -> AliasRows:
 
 @njit(cache=True, nogil=True)
 def build_row(weights: Any, threshold: Any, other: Any) -> None:
-    """Small cells are filled up by large ones until all are level."""
+    """Vose's method: cells below the mean are filled up from cells above it."""
     n = len(weights)
     total = 0.0
     for i in range(n):
@@ -59,7 +61,7 @@ def build_row(weights: Any, threshold: Any, other: Any) -> None:
             n_large -= 1
             small[n_small] = j
             n_small += 1
-    # what is left is level but for rounding; a cell without weight of its own must not be among it
+    # the rest equals the mean but for rounding; a cell of weight 0 must not be drawn
     for k in range(n_large):
         threshold[large[k]], other[large[k]] = 1.0, large[k]
     for k in range(n_small):

@@ -1,10 +1,10 @@
-"""Low rank plus a band: states near each other in their order may follow each other in ways of their own.
+"""Low rank plus a band: transitions between states that are near each other in their order have own parameters.
 
-A band means something only if the order of the states does, so order them by cluster. It is kept by diagonals:
-`band[d, i]` belongs to the step from i to i + d − (δ − 1), |i − j| < δ, 2δ − 1 diagonals, zero where j is no state.
+A band is useful only if the order of the states means something, so order them by cluster. It is kept by diagonals:
+`band[d, i]` belongs to the step from i to i + d − (δ − 1), |i − j| < δ, 2δ − 1 diagonals, zero where j is not a state.
 
-The band is added, T = R E + B. The draft this comes from puts the band in place of the low-rank entries; then the
-low-rank part inside the band has to be subtracted from every product, which cancels digits.
+The band is added, T = R E + B. The draft this comes from replaces the low-rank entries by the band; the low-rank part
+inside the band must then be subtracted from every product, which cancels digits.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def band_to_dense(band: Array) -> Array:
 
 
 def inside(n_diagonals: int, n_states: int) -> NDArray[np.bool_]:
-    """Which cells of a band belong to a state."""
+    """(2δ − 1, Z) True for the cells of a band whose target is a state."""
     i, shift = np.arange(n_states), np.arange(n_diagonals)[:, None] - n_diagonals // 2
     return (i + shift >= 0) & (i + shift < n_states)
 

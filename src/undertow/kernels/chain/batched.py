@@ -4,12 +4,12 @@ Sentences of like length are lanes of a batch, longest first, packed by time ste
 alive, and a step is one product of the operator over them. Rows of step t stand behind those of step t − 1 ("slabs"),
 so that expected transition counts are large products over many steps at once.
 
-Per-step scaling: alpha_t sums to one, its normaliser is p(x_t | x_<t). The message of token t to its predecessor is
+Per-step scaling: alpha_t sums to one, its normalizer is p(x_t | x_<t). The message of token t to its predecessor is
 o_t ∘ β_t / p(x_t | x_<t), and β is rescaled at each step such that Σ alpha ∘ β = 1, so nothing drifts in float32.
-Anything below `floor_of` counts as zero on the way forward and sends no message back, so that messages stay finite.
+Anything below `floor_of` counts as zero in the forward pass and sends no message back, so that messages stay finite.
 
-Memory: alpha of at most Tiles.chunk_bytes is kept. A batch that has more is cut into chunks of steps; the way forward
-keeps one slab a chunk, and the way back computes each chunk once more.
+Memory: alpha of at most Tiles.chunk_bytes is kept. A batch that has more is cut into chunks of steps; the forward
+pass keeps one slab a chunk, and the backward pass computes each chunk once more.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def floor_of(dtype: Any) -> Any:
 def n_lanes(n_states: int, n_sentences: int) -> int:
     """Lanes of a batch: thin products waste the processor, wide ones the memory, and few batches the other threads.
 
-    A matter of the model and the text alone.
+    It depends on the model and the text alone.
     """
     least, most = (64, 128) if n_states >= 1024 else (32, 256)
     return min(max(-(-n_sentences // 4), least), most)
@@ -104,10 +104,10 @@ def add_rows(table: Any, rows: Any, values: Any) -> None:
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def condition_rows(rows: Any, emission: Any, word: Any, floor: Any, normaliser: Any) -> None:
-    """Predictions become filtered posteriors in place; normaliser gets p(x_t | x_<t), 0 if nothing can emit the word.
+def condition_rows(rows: Any, emission: Any, word: Any, floor: Any, normalizer: Any) -> None:
+    """Predictions become filtered posteriors in place; normalizer gets p(x_t | x_<t), 0 if nothing can emit the word.
 
-    Equivalent to `rows *= emission[word]; normaliser = rows.sum(1); rows /= normaliser` but for the floor.
+    Equivalent to `rows *= emission[word]; normalizer = rows.sum(1); rows /= normalizer` but for the floor.
     """
     zero, scale = floor * 0, rows.dtype.type(SCALE)
     for r in range(len(rows)):
@@ -119,11 +119,11 @@ def condition_rows(rows: Any, emission: Any, word: Any, floor: Any, normaliser: 
                 p = row[z] * scale * o[z] if row[z] >= floor else zero
                 row[z] = p
                 total += p
-            normaliser[r] = total / SCALE
+            normalizer[r] = total / SCALE
         else:
             for z in range(len(row)):
                 total += row[z]
-            normaliser[r] = 1.0 if total > 0.0 else 0.0
+            normalizer[r] = 1.0 if total > 0.0 else 0.0
         inverse = 1.0 / total if total > 0.0 else 0.0
         for z in range(len(row)):
             a = rows.dtype.type(row[z] * inverse)
@@ -132,7 +132,7 @@ def condition_rows(rows: Any, emission: Any, word: Any, floor: Any, normaliser: 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def smooth_rows(
-    alpha: Any, beta: Any, emission: Any, word: Any, normaliser: Any, counts: Any, to: Any, message: Any
+    alpha: Any, beta: Any, emission: Any, word: Any, normalizer: Any, counts: Any, to: Any, message: Any
 ) -> None:
     """Add posteriors alpha ∘ β / Σ to rows `to` of counts (−1: to none), and make the messages of these tokens.
 
@@ -154,7 +154,7 @@ def smooth_rows(
                 c[z] += a[z] * b[z] * inverse
         if not len(message):
             continue
-        m, factor, zero = message[r], 1.0 / (total * normaliser[r]), a[0] * 0
+        m, factor, zero = message[r], 1.0 / (total * normalizer[r]), a[0] * 0
         if word[r] >= 0:
             o = emission[word[r]]
             for z in range(len(a)):
@@ -165,11 +165,11 @@ def smooth_rows(
 
 
 class Forward:
-    """The way forward through a batch, a step at a time."""
+    """The forward pass over a batch, one step at a time."""
 
     def __init__(self, params: ChainParams, batch: Batch, buffers: Buffers) -> None:
         self.params, self.batch, self.buffers = params, batch, buffers
-        self.normaliser, self.floor = np.empty(len(batch.token)), floor_of(params.emission.dtype)
+        self.normalizer, self.floor = np.empty(len(batch.token)), floor_of(params.emission.dtype)
         self.alive = np.ones(len(batch.lanes), dtype=np.bool_)
         self.impossible = np.full(len(batch.lanes), -1, dtype=np.int64)  # the first token nothing can emit
 
@@ -181,15 +181,15 @@ class Forward:
         else:
             self.params.transition.push(alpha_prev[:n], out, route)
         here = slice(int(batch.at[t]), int(batch.at[t + 1]))
-        condition_rows(out, self.params.emission, batch.word[here], self.floor, self.normaliser[here])
-        dead = np.flatnonzero(self.alive[:n] & ~(self.normaliser[here] > 0))
+        condition_rows(out, self.params.emission, batch.word[here], self.floor, self.normalizer[here])
+        dead = np.flatnonzero(self.alive[:n] & ~(self.normalizer[here] > 0))
         self.alive[dead] = False
         self.impossible[dead] = batch.token[here][dead]
 
     def log_probs(self) -> F64:
-        """log p(x_t | x_<t) of all rows; −inf at an impossible token, and 0 behind it, where there is no model."""
+        """log p(x_t | x_<t) of all rows; −inf at an impossible token, and 0 after it."""
         with np.errstate(divide="ignore"):
-            out = np.log(self.normaliser)
+            out = np.log(self.normalizer)
         if not self.alive.all():
             lane = np.concatenate([np.arange(n) for n in self.batch.n_alive])
             behind = ~self.alive[lane] & (self.batch.token > self.impossible[lane])
@@ -211,7 +211,7 @@ def cut_chunks(batch: Batch, row_bytes: int, chunk_bytes: int) -> list[Chunk]:
 
 
 def fill_chunk(forward: Forward, chunk: Chunk, first: Array | None) -> tuple[Array, Array]:
-    """alpha of the chunk's slabs, (rows, Z), and what passed through the operator's waist, (rows, width).
+    """alpha of the chunk's slabs, (rows, Z), and the operator's features, (rows, width).
 
     `first` is the slab before the chunk; it is put in front. Rows of routes without a successor are zero.
     """
@@ -246,8 +246,11 @@ def run_batch(
     initial: F64 | None,
     tiles: Tiles = DEFAULT_TILES,
 ) -> Forward:
-    """Both ways through a batch. Adds posteriors of rows to counts[to[row]], expected steps to transition_stats (None:
-    not wanted) and the posteriors of first tokens to initial."""
+    """Forward and backward pass over a batch.
+
+    Adds posteriors of rows to counts[to[row]], expected steps to transition_stats (None: not wanted) and the posteriors
+    of first tokens to initial.
+    """
     forward = Forward(params, batch, buffers)
     dtype, Z = params.emission.dtype, len(params.initial)
     chunks = cut_chunks(batch, Z * dtype.itemsize, tiles.chunk_bytes)
@@ -257,7 +260,7 @@ def run_batch(
         checkpoints.append(alpha[len(alpha) - int(batch.n_alive[chunk.start - 1]) :].copy())
         alpha, routes = fill_chunk(forward, chunk, checkpoints[-1])
     beta = buffers.take("beta", int(batch.n_alive[0]), Z, dtype)
-    beta[:] = 1  # and stays so for lanes that have not been met yet on the way back
+    beta[:] = 1  # of lanes that end earlier: their last token has not been reached yet
     for i in range(len(chunks) - 1, -1, -1):
         if i < len(chunks) - 1:
             alpha, routes = fill_chunk(forward, chunks[i], checkpoints[i])
@@ -267,7 +270,7 @@ def run_batch(
         n = int(batch.n_alive[0])
         here = slice(0, n)
         smooth_rows(
-            *(alpha[here], beta[here], params.emission, batch.word[here], forward.normaliser[here]),
+            *(alpha[here], beta[here], params.emission, batch.word[here], forward.normalizer[here]),
             *(first, np.zeros(n, dtype=np.int64), beta[:0]),
         )
         initial += first[0]
@@ -285,7 +288,7 @@ def _back(
     transition_stats: Any | None,
     flush_bytes: int,
 ) -> None:
-    """The way back through one chunk; beta holds β of its last step and, in the end, of the step before it.
+    """The backward pass over one chunk; beta holds β of its last step and, in the end, of the step before it.
 
     Messages of tokens wait beside the alphas of their predecessors until there are enough for a large product.
     """
@@ -309,7 +312,7 @@ def _back(
             before = int(at[t - 1]) - base if t else 0
             message = messages[before : before + n] if t else messages[:0]
             smooth_rows(
-                *(alpha[here], beta[:n], params.emission, batch.word[rows], forward.normaliser[rows]),
+                *(alpha[here], beta[:n], params.emission, batch.word[rows], forward.normalizer[rows]),
                 *(counts, to[rows], message),
             )
             if t:
@@ -319,6 +322,6 @@ def _back(
                 pulled[before + n : before + int(n_alive[t - 1])] = 0
         if transition_stats is not None and n_rows:
             some = slice(base, base + n_rows)
-            waist = (routes[some], pulled) if operator.width else (None, None)
-            operator.accumulate_expected(alpha[some], messages, transition_stats, *waist)
+            features = (routes[some], pulled) if operator.width else (None, None)
+            operator.accumulate_expected(alpha[some], messages, transition_stats, *features)
         top = low - 1

@@ -1,4 +1,4 @@
-"""From expected counts to a block chain that has seen little: every level backs off to a coarser one.
+"""The smoothed M-step of a block chain: every level backs off to a coarser one.
 
 T(z'|z) = p(b'|z) · q(z'|z, b'), with b' the block of z'. The first backs off to the block bigram, which is counted, not
 expected, and smoothed once by Kneser and Ney; the second to the mean of the states of z's block, and that to the mean
@@ -57,7 +57,7 @@ class PairLayout(NamedTuple):
 def pair_layout(
     block_ids: NDArray[Any], bounds: NDArray[Any], sizes: I64, also: NDArray[np.bool_] | None = None
 ) -> PairLayout:
-    """Pairs of neighbouring blocks within each sequence; those marked in `also` (G, G) too, be there none."""
+    """Pairs of neighboring blocks within each sequence, and those marked in `also` (G, G) even if the text has none."""
     G = len(sizes)
     inside = np.ones(len(block_ids), dtype=bool)
     inside[np.asarray(bounds[:-1])[np.diff(bounds) > 0]] = False
@@ -84,7 +84,7 @@ def block_bigram(layout: PairLayout, discount: float = DISCOUNT) -> BlockBigram:
     lower /= lower.sum()
     total = np.bincount(layout.before, weights=layout.counts, minlength=G)
     taken = np.minimum(layout.counts, discount)
-    reserve = np.ones(G)  # a block that nothing follows knows only the lower order
+    reserve = np.ones(G)  # a block that nothing follows has only the lower order
     np.divide(np.bincount(layout.before, weights=taken, minlength=G), total, out=reserve, where=total > 0)
     total[total == 0] = 1
     seen = (layout.counts - taken) / total[layout.before] + reserve[layout.before] * lower[layout.after]
@@ -203,7 +203,7 @@ def smooth_low_rank_transition(
     total = into.sum(axis=0)
     ET = (into + k * share[:, None]) / _not_zero(total + k)
     ET[:, total + k <= 0] = share[:, None]
-    # counts may be float32 sums: rows that should be one are made one
+    # counts may be float32 sums: normalize once more
     R /= R.sum(axis=1, keepdims=True)
     ET /= ET.sum(axis=0)
     return BlockLowRank(blocks.first, R.astype(np.float32), ET.astype(np.float32))
@@ -239,7 +239,7 @@ def state_tokens(counts: F64, blocks: Blocks) -> F64:
 def state_shares(tokens: F64, words: NDArray[Any], blocks: Blocks) -> F64:
     """(Z,) share of each state in the text: its block's, which is counted, times its own in the block.
 
-    No block is without, though no chunk with its words was read yet.
+    Every block has a share, even if no chunk with its words has been read yet.
     """
     known = blocks.word_block >= 0
     of_block = np.bincount(blocks.word_block[known], weights=words[known], minlength=blocks.n_blocks).astype(np.float64)
@@ -252,7 +252,7 @@ def smooth_initial(counts: F64, share: F64, smoothing: Smoothing) -> F32:
 
 
 def distribution(x: F64) -> F64:
-    """x scaled to sum to one; uniform if it has nothing."""
+    """x scaled to sum to one; uniform if all entries are 0."""
     total = x.sum()
     return np.asarray(x / total) if total > 0 else np.full(len(x), 1.0 / len(x))
 

@@ -80,7 +80,7 @@ class Stats(NamedTuple):
 class ForwardResult(NamedTuple):
     """log_prob (N,) = log p(x_t | tokens before it in its sentence), 0 for a missing token.
 
-    At a token that no reachable state can emit it is −inf; what follows in that sentence is not looked at (0), and its
+    At a token that no reachable state can emit it is −inf; the rest of that sentence is ignored (0), and its
     position is listed in impossible. filtered (N, Z) if asked for; last (n_sentences, Z) is the filtered posterior at
     the end of each sentence (the initial distribution for an empty one, zeros for an impossible one).
     """
@@ -118,16 +118,16 @@ def e_step(
         to = sums.start(batch)
         return run_batch(params, batch, buffers, sums.counts, to, sums.transition, sums.initial, tiles), sums
 
-    for way, sums in _map_batches(one_batch, batches(ids, offsets, Z, tiles.n_lanes), n_threads):
-        log_likelihood += float(way.log_probs().sum())
-        n_tokens += int(np.count_nonzero(way.batch.word >= 0))
+    for done, sums in _map_batches(one_batch, batches(ids, offsets, Z, tiles.n_lanes), n_threads):
+        log_likelihood += float(done.log_probs().sum())
+        n_tokens += int(np.count_nonzero(done.batch.word >= 0))
         np.add(initial, sums.initial, out=initial)
         if transition is None:  # taken over: those of a dense operator may fill half of the memory
             transition, sums.transition = sums.transition, None
         else:
             add_into(transition, sums.transition)
         add_rows(emission, sums.words, sums.counts)
-        impossible.append(way.impossible[way.impossible >= 0])
+        impossible.append(done.impossible[done.impossible >= 0])
         free.append(sums)
     if transition is None:
         transition = params.transition.empty_stats()
@@ -174,7 +174,7 @@ def forward(
     n_threads: int = 1,
     tiles: Tiles = DEFAULT_TILES,
 ) -> ForwardResult:
-    """The way forward alone: probabilities of tokens and, if asked for, filtered posteriors."""
+    """The forward pass alone: probabilities of tokens and, if asked for, filtered posteriors."""
     ids, offsets = check_text(ids, offsets, params)
     Z = len(params.initial)
     log_prob, dtype = np.zeros(len(ids)), params.emission.dtype
@@ -183,18 +183,18 @@ def forward(
     last[np.diff(offsets) == 0] = params.initial
 
     def one_batch(batch: Batch, buffers: Buffers) -> Array:
-        way = Forward(params, batch, buffers)
+        forward_pass = Forward(params, batch, buffers)
         previous = None
         n_next = np.append(batch.n_alive[1:], 0)
         for t, n in enumerate(batch.n_alive.tolist()):
             here = buffers.take("even" if t % 2 else "odd", n, Z, dtype)
-            way.step(t, previous, here)
+            forward_pass.step(t, previous, here)
             if states is not None:
                 states[batch.token[int(batch.at[t]) : int(batch.at[t + 1])]] = here
             last[batch.lanes[int(n_next[t]) : n]] = here[int(n_next[t]) :]
             previous = here
-        log_prob[batch.token] = way.log_probs()
-        return way.impossible[way.impossible >= 0]
+        log_prob[batch.token] = forward_pass.log_probs()
+        return forward_pass.impossible[forward_pass.impossible >= 0]
 
     dead = list(_map_batches(one_batch, batches(ids, offsets, Z, tiles.n_lanes), n_threads))
     return ForwardResult(log_prob, states, last, np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *dead])))

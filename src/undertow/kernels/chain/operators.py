@@ -1,11 +1,11 @@
-"""The transition of a discrete chain as an operator: all a forward–backward needs to know of it.
+"""The transition of a discrete chain as an operator: push, pull and expected counts, never T itself.
 
 Row-stochastic T with rows "from" and columns "to". A batch of B distributions is a (B, Z) array, so that a step is a
 matrix product. `Dense` and `LowRank` are here, low rank plus a band in band.py, those of chains with blocks in
 block_operators.py.
 
-Some operators pass through a narrow waist of `width` features on the way. A caller that wants statistics afterwards
-hands in `route` arrays (B, width) that keep what passed there, so that nothing is multiplied twice.
+Some operators factor through `width` features. A caller that wants statistics afterwards hands in `route` arrays
+(B, width), which keep the feature values of each product, so that nothing is multiplied twice.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class TransitionOperator(Transition, Protocol):
 
     @property
     def width(self) -> int:
-        """Features in the waist, 0 if there is none."""
+        """Number of features that T factors through, 0 if it does not."""
 
     def push(self, alpha: Array, /, out: Array | None = None, route: Array | None = None) -> Array:
         """As above; out must not overlap alpha."""
@@ -80,7 +80,7 @@ class TransitionOperator(Transition, Protocol):
     def accumulate_expected(
         self, alpha: Array, message: Array, stats: Any, /, pushed: Array | None = None, pulled: Array | None = None
     ) -> None:
-        """As above; pushed and pulled are what the routes kept."""
+        """As above; pushed and pulled are the route arrays of push and pull."""
 
     def m_step(self, stats: Any, strength: float = 0.0) -> Self:
         """The operator with the most likely parameters given expected counts, `strength` pseudo-counts a row."""
@@ -196,7 +196,7 @@ class LowRankStats(NamedTuple):
 class LowRank:
     """T = R E: a chain that goes z → f → z', R (Z, F) and E (F, Z) both row-stochastic.
 
-    So Baum–Welch has a closed form for it, and a step costs 2 Z F multiply-adds instead of Z².
+    Baum–Welch has a closed form for it, and a step costs 2 Z F multiply-adds instead of Z².
     """
 
     R: Array

@@ -83,7 +83,7 @@ class ChainTables(NamedTuple):
 
 
 def chain_tables(params: ChainParams) -> ChainTables:
-    """Room for all tables; none is built yet."""
+    """Tables of a model; rows are built when first visited."""
     operator, words = params.transition, alias_rows(params.emission.T)
     nothing = alias_rows(np.zeros((0, len(params.initial)), dtype=params.emission.dtype))
     if isinstance(operator, Dense):
@@ -153,7 +153,7 @@ def block_tables(
     drawable: NDArray[np.bool_],
     masses: F32 | None = None,
 ) -> PairTables | FeatureTables:
-    """Room for all tables; none is built yet. `drawable` (V,) marks the words that may be drawn.
+    """Tables of a model; rows are built when first visited. `drawable` (V,) marks the words that may be drawn.
 
     `masses` are T.block_masses() if they are known already.
     """

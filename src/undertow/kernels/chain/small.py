@@ -1,7 +1,7 @@
 """Forward–backward and Viterbi for small dense chains whose observations are given as log scores.
 
-What a factorial chain needs for its layers, and a tagger for its tags: a few states, one transition matrix, and a row
-of real numbers for each token, which need not be logs of anything normalised. One sentence after the other, scaled at
+For the layers of a factorial chain and for taggers: a few states, one transition matrix, and a row of real numbers for
+each token, which need not be logs of anything normalized. One sentence after the other, scaled at
 each step. The largest score among the states that can be reached is taken out of every row before exponentiating, so
 adding any number to a row only adds it to the likelihood. A state some 700 nats below the best at its token counts as
 impossible there.
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from undertow.errors import InputError
 from undertow.kernels.chain.viterbi import LogScores, best_paths
 from undertow.kernels.lanes import equal_runs, ordered_map
+from undertow.kernels.types import F64, I64
 
 CHUNK_TOKENS = 1 << 13  # a chunk has its own K × K sums; which tokens it holds depends on the text alone
 MOST_CHUNKS = 64
@@ -27,10 +28,10 @@ TINY = 1e-280  # a product below this has lost its digits: do it again in logs
 class ChainPosterior(NamedTuple):
     """log_likelihood (n_sentences,), gamma (N, K), first (K,) = Σ gamma at starts, pairs (K, K) = Σ xi."""
 
-    log_likelihood: NDArray[np.float64]
-    gamma: NDArray[np.float64]
-    first: NDArray[np.float64]
-    pairs: NDArray[np.float64]
+    log_likelihood: F64
+    gamma: F64
+    first: F64
+    pairs: F64
 
 
 def forward_backward_logs(
@@ -64,7 +65,7 @@ def forward_backward_logs(
 
 def viterbi_logs(
     log_obs: NDArray[Any], offsets: NDArray[Any], initial: NDArray[Any], transition: NDArray[Any]
-) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+) -> tuple[NDArray[np.int32], F64]:
     """The likeliest path of each sentence and its joint log score; of equal paths the one with lower states at the end.
 
     A sentence without a possible path has score −inf and −1 for states.
@@ -77,8 +78,8 @@ def viterbi_logs(
     return found.states.astype(np.int32), found.log_prob
 
 
-def sentence_chunks(offsets: NDArray[np.int64], chunk_tokens: int = CHUNK_TOKENS) -> list[int]:
-    """Edges of runs of whole sentences with about equal numbers of tokens: a matter of the text, not of the threads."""
+def sentence_chunks(offsets: I64, chunk_tokens: int = CHUNK_TOKENS) -> list[int]:
+    """Edges of runs of whole sentences with about equal numbers of tokens, whatever the number of threads."""
     n_chunks = min(MOST_CHUNKS, max(1, int(offsets[-1]) // chunk_tokens))
     return [int(e) for e in equal_runs(offsets, n_chunks)]
 
@@ -113,7 +114,7 @@ def _refuse(token: int) -> None:
 def _forward_backward(
     log_obs: Any, offsets: Any, initial: Any, transition: Any, log_likelihood: Any, gamma: Any, first: Any, pairs: Any
 ) -> int:
-    """All sentences of a chunk; returns −1, or a token with a score that is no number.
+    """All sentences of a chunk; returns −1, or a token with a score that is NaN or +inf.
 
     pairs gets Σ alpha_t ⊗ (o_{t+1} ∘ β_{t+1}) / p: times the transition, elementwise, that is Σ xi.
     """
@@ -182,7 +183,7 @@ def _predict(alpha_prev: Any, transition: Any, out: Any) -> None:
 def _condition(alpha: Any, scores: Any, o: Any) -> Any:
     """Turn the prediction into the filtered posterior; o gets exp(score − largest) of the states that can be reached.
 
-    Returns log p(x_t | x_<t), −inf if no reachable state can emit, NaN or +inf if a score is no number.
+    Returns log p(x_t | x_<t), −inf if no reachable state can emit, NaN if a score is NaN or +inf.
     """
     K = len(alpha)
     largest, bad = -np.inf, False

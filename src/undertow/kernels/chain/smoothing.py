@@ -1,7 +1,7 @@
 """From expected counts to probabilities: the M-step of everything that is a table of distributions.
 
-The prior is a Dirichlet distribution written as a strength in pseudo-counts a row and the mean it pulls towards, with
-the posterior mean as the estimate. A row without counts becomes that mean and never NaN.
+The prior is a Dirichlet distribution, given by a strength in pseudo-counts per row and its mean; the estimate is the
+posterior mean. A row without counts becomes the prior mean and never NaN.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def smoothed_rows(
 def smoothed_columns(
     counts: NDArray[Any], strength: float = 0.0, mean: NDArray[Any] | None = None, dtype: Any = np.float32
 ) -> NDArray[Any]:
-    """The same down the columns of (V, Z) counts; mean is one distribution over V. Rows are taken in turns."""
+    """The same down the columns of (V, Z) counts; mean is one distribution over V. Works on blocks of rows."""
     counts = np.asarray(counts)
     totals = counts.sum(axis=0, dtype=np.float64)
     prior = np.full(len(counts), 1.0 / len(counts)) if mean is None else np.asarray(mean, dtype=np.float64)
@@ -64,4 +64,4 @@ def check_sums(sums: NDArray[Any], what: str) -> None:
     wrong = np.flatnonzero(~(np.abs(sums - 1) <= SUM_TOLERANCE))
     if len(wrong):
         shown = ", ".join(f"{i}: {sums[i]:.6g}" for i in wrong[:5]) + (", …" if len(wrong) > 5 else "")
-        raise InputError(f"{len(wrong)} of {len(sums)} rows of the {what} do not sum to one ({shown}): normalise them.")
+        raise InputError(f"{len(wrong)} of {len(sums)} rows of the {what} do not sum to one ({shown}): normalize them.")

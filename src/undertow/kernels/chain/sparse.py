@@ -44,10 +44,10 @@ def _condition(pred: Any, emission: Any, start: int, missing: bool, out: Any) ->
 
 @njit(cache=True, nogil=True)
 def _forward(ids: Any, bounds: Any, B: Any, T: Any, initial: Any, emission: Any, at: Any, filt: Any, norm: Any) -> None:
-    """Filtered distributions and normalisers p(x_t | x_<t) of the tokens bounds[s] .. bounds[s + 1] - 1 for each s.
+    """Filtered distributions and normalizers p(x_t | x_<t) of the tokens bounds[s] .. bounds[s + 1] - 1 for each s.
 
-    The live states of token t are filt[at[t] : at[t + 1]]. After a word of probability zero the chain goes on from
-    what was predicted, so that the rest of the sequence still has its numbers.
+    The live states of token t are filt[at[t] : at[t + 1]]. After a word of probability zero the chain continues
+    from the prediction, so that the rest of the sequence still has probabilities.
     """
     word_block, first, starts = B
     pred = np.empty(first[-1], dtype=np.float32)
@@ -71,9 +71,9 @@ def _forward(ids: Any, bounds: Any, B: Any, T: Any, initial: Any, emission: Any,
 
 @njit(cache=True, nogil=True, fastmath=FAST)
 def _ahead(beta: Any, emission: Any, start: int, missing: bool, out: Any) -> None:
-    """out ∝ emission ∘ β: what a token and all after it say of its states, the largest entry one.
+    """out ∝ emission ∘ β: the likelihood of a token and all after it given its state, the largest entry one.
 
-    The usual scale 1/p(x_t | x_<t) lets entries grow without bound where the text surprises; this one never overflows.
+    The usual scale 1/p(x_t | x_<t) lets entries grow without bound at surprising words; this one never overflows.
     """
     largest = np.float32(0)
     for x in range(len(beta)):

@@ -1,8 +1,8 @@
 """Forward–backward of a block chain whose transition passes through F features, z → f → z'.
 
 A step costs O(k·F) for the k live states, whatever the number of states in all. Sequences run side by side, one *lane*
-each; at every step the lanes whose tokens are of the same block go through one matrix product together. What the M-step
-needs is left over from the recursions and multiplied out block by block at the end, in products with long inner sides.
+each; at every step the lanes whose tokens are of the same block go through one matrix product together. The
+M-step's counts are products of what the recursions keep, multiplied block by block at the end, with long inner sides.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _forward(text: _Text, T: BlockLowRank, initial: F32, emission: F32) -> _Forw
             total = now.sum(axis=1, dtype=np.float64)
             norm[here] = total
             nothing = ~(total > 0)
-            if nothing.any():  # a word of probability zero: go on from what was predicted
+            if nothing.any():  # a word of probability zero: continue from the prediction
                 now[nothing] = pred[nothing]
                 total[nothing] = now[nothing].sum(axis=1)
                 now[~(total > 0)] = 1.0
@@ -107,7 +107,7 @@ class _Backward(NamedTuple):
 
 
 def _backward(text: _Text, T: BlockLowRank, forward: _Forward, emission: F32) -> tuple[F32, _Backward]:
-    """Smoothed distributions, and what is needed for counts."""
+    """Smoothed distributions, and the messages that the counts need."""
     smooth = forward.values.copy()
     ahead = np.zeros_like(smooth)
     behind = np.zeros_like(forward.features)

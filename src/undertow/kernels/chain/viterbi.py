@@ -5,7 +5,7 @@ A chain is a NamedTuple with all that its scores need, and three compiled functi
     best_step(chain, t, score, spare, came)   (score, spare): the best way into each live state of token t, given the
                                               best scores at t − 1; `came` gets where it came from
     add_evidence(chain, t, first, score)      add the scores of token t (and of the start, if it is the first) in place;
-                                              False if a score is no number
+                                              False if a score is NaN or +inf
     origin(chain, came, state)                the state of token t − 1 on the best way into `state`
 
 They are overloads in Numba's sense, so that the loops are compiled together. Here are a dense chain with any log

@@ -1,6 +1,6 @@
 """A binary tree over word classes: the two that lose least mutual information are merged, until one is left.
 
-Brown's criterion (Brown et al. 1992): I = Σ p(c', c) log p(c', c) / (p(c') p(c)) over neighbouring classes. In counts,
+Brown's criterion (Brown et al. 1992): I = Σ p(c', c) log p(c', c) / (p(c') p(c)) over neighboring classes. In counts,
 with f(x) = x log x and left(c'), right(c) the margins of N(c', c),
 
     T·I = Σ f(N(c', c)) − Σ f(left(c')) − Σ f(right(c)) + f(T)
@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
+
+from undertow.kernels.types import F64, I64
 
 TABLE = 1 << 16  # x log x is looked up below this
 
@@ -102,7 +104,7 @@ def _merge_best(table: Any, N: Any, NT: Any, left: Any, right: Any, L: Any, aliv
     return a, b, least
 
 
-def merge_classes(pairs: NDArray[np.int64], table_size: int = TABLE) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+def merge_classes(pairs: I64, table_size: int = TABLE) -> tuple[NDArray[np.int32], F64]:
     """The G − 1 merges (a, b), b going into a < b, in order, and the nats each loses over the whole text.
 
     `pairs[c', c]`: times class c came right after class c'. Divide the losses by `pairs.sum()` for Brown's average.

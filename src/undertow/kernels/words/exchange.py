@@ -7,7 +7,7 @@ that no clustering changes,
     F = Σ N(c', c) log N(c', c) − 2 Σ N(c) log N(c)
 
 (Kneser & Ney 1993; Martin, Liermann & Ney 1998). Moving word w changes the rows and columns of two classes alone, and
-there only the entries of the classes that w has neighbours in: a candidate costs as many terms as these. F never falls.
+there only the entries of the classes that w has neighbors in: a candidate costs as many terms as these. F never falls.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
 from undertow.errors import InputError
+from undertow.kernels.types import F64, I64
 
 TABLE = 1 << 16  # x log x is looked up below this and computed above; half a megabyte, the busy part of it in cache
 MIN_GAIN = 1e-6  # nats a move must win: above the rounding of the sums, so that the algorithm cannot cycle
@@ -55,7 +56,7 @@ def _add_rises(table: Any, row: Any, more: Any, largest: Any, gain: Any) -> None
 def _sum_by_class(
     indices: Any, data: Any, start: Any, stop: Any, word: Any, classes: Any, total: Any, seen: Any
 ) -> Any:
-    """total[c] += counts of the neighbours of `word` in class c; lists those classes and returns their number.
+    """total[c] += counts of the neighbors of `word` in class c; lists those classes and returns their number.
 
     `total` is zero on entry. The word itself is left out: where it goes, its pairs with itself go too.
     """
@@ -172,7 +173,7 @@ def _exchange(
     return moves
 
 
-def class_counts(counts: csr_array, classes: NDArray[np.int32], n_clusters: int) -> NDArray[np.int64]:
+def class_counts(counts: csr_array, classes: NDArray[np.int32], n_clusters: int) -> I64:
     """N(c', c): times a word of class c came right after one of class c', as a dense [c', c] matrix."""
     entries = counts.tocoo()
     flat = classes[entries.col].astype(np.int64) * n_clusters + classes[entries.row]
@@ -276,7 +277,7 @@ def exchange_clusters(
     return now.classes, history
 
 
-def _rank_modulo(free: NDArray[np.int64], fixed: NDArray[np.int64], n_clusters: int) -> NDArray[np.int32]:
+def _rank_modulo(free: I64, fixed: I64, n_clusters: int) -> NDArray[np.int32]:
     """Words dealt out to the open classes in order of frequency; the fixed ones have the first classes."""
     classes = np.empty(len(free) + len(fixed), dtype=np.int32)
     classes[fixed] = np.arange(len(fixed))
@@ -285,12 +286,12 @@ def _rank_modulo(free: NDArray[np.int64], fixed: NDArray[np.int64], n_clusters: 
     return classes
 
 
-def _xlogx(x: NDArray[Any]) -> NDArray[np.float64]:
+def _xlogx(x: NDArray[Any]) -> F64:
     x = np.asarray(x, dtype=np.float64)
     return x * np.log(np.where(x > 0, x, 1.0))
 
 
-def _checked(counts: Any, unigram: ArrayLike, n_clusters: int) -> tuple[csr_array, NDArray[np.int64]]:
+def _checked(counts: Any, unigram: ArrayLike, n_clusters: int) -> tuple[csr_array, I64]:
     """Counts and word counts as the kernel wants them: one index type, so that it is compiled once."""
     words = np.asarray(unigram)
     if words.ndim != 1 or counts.shape != (len(words), len(words)):
@@ -309,7 +310,7 @@ def _checked(counts: Any, unigram: ArrayLike, n_clusters: int) -> tuple[csr_arra
     return whole, words.astype(np.int64)
 
 
-def _checked_fixed(fixed: ArrayLike | None, V: int, n_clusters: int) -> NDArray[np.int64]:
+def _checked_fixed(fixed: ArrayLike | None, V: int, n_clusters: int) -> I64:
     words = np.asarray([] if fixed is None else fixed, dtype=np.int64).ravel()
     if len(np.unique(words)) != len(words) or (len(words) and not 0 <= words.min() <= words.max() < V):
         raise InputError(f"The fixed words must be different ids from 0 to {V - 1}: check them.")
@@ -318,7 +319,7 @@ def _checked_fixed(fixed: ArrayLike | None, V: int, n_clusters: int) -> NDArray[
     return words
 
 
-def _checked_start(start: ArrayLike, V: int, n_clusters: int, fixed: NDArray[np.int64]) -> NDArray[np.int32]:
+def _checked_start(start: ArrayLike, V: int, n_clusters: int, fixed: I64) -> NDArray[np.int32]:
     given = np.asarray(start)
     if (
         given.shape != (V,)

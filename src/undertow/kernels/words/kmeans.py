@@ -8,13 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-ROWS = 4096  # points whose distances to all centres are held at a time
+from undertow.kernels.types import F64, I64
+
+ROWS = 4096  # points whose distances to all centers are held at a time
 
 
-def spread_centres(X: NDArray[Any], weights: NDArray[Any], uniforms: NDArray[Any]) -> NDArray[np.int64]:
+def spread_centers(X: NDArray[Any], weights: NDArray[Any], uniforms: NDArray[Any]) -> I64:
     """Points to begin from (k-means++): each drawn with probability weight × squared distance to those before it.
 
-    One draw from [0, 1) for each centre is given. Where all points are taken, the heaviest are named again.
+    One draw from [0, 1) for each center is given. Where all points are taken, the heaviest are named again.
     """
     X = np.asarray(X)
     distance = np.full(len(X), np.inf)
@@ -33,13 +35,13 @@ def spread_centres(X: NDArray[Any], weights: NDArray[Any], uniforms: NDArray[Any
     return chosen
 
 
-def nearest_centre(X: NDArray[Any], centres: NDArray[Any]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """For each point its nearest centre, the first of equals, and the squared distance."""
+def nearest_center(X: NDArray[Any], centers: NDArray[Any]) -> tuple[NDArray[np.int32], F64]:
+    """For each point its nearest center, the first of equals, and the squared distance."""
     label, distance = np.empty(len(X), dtype=np.int32), np.empty(len(X))
-    squares = np.einsum("ij,ij->i", centres, centres)
+    squares = np.einsum("ij,ij->i", centers, centers)
     for start in range(0, len(X), ROWS):
         x = X[start : start + ROWS]
-        score = squares - 2 * (x @ centres.T)
+        score = squares - 2 * (x @ centers.T)
         here = np.argmin(score, axis=1)
         label[start : start + ROWS] = here
         least = score[np.arange(len(x)), here] + np.einsum("ij,ij->i", x, x)
@@ -50,26 +52,26 @@ def nearest_centre(X: NDArray[Any], centres: NDArray[Any]) -> tuple[NDArray[np.i
 def kmeans(
     X: NDArray[Any], weights: NDArray[Any], start: NDArray[Any], n_iter: int = 20, tolerance: float = 1e-3
 ) -> tuple[NDArray[np.int32], list[float]]:
-    """The cluster of each point and Σ weight × squared distance to the centre after each step; it never rises.
+    """The cluster of each point and Σ weight × squared distance to the center after each step; it never rises.
 
-    `start` (k, d) are the first centres. A cluster that lost its last point takes the one that is farthest from its own
-    centre, so with at least as many different points as centres none ends empty.
+    `start` (k, d) are the first centers. A cluster that lost its last point takes the one that is farthest from its own
+    center, so with at least as many different points as centers none ends empty.
     """
     X, weights = np.asarray(X), np.asarray(weights, dtype=np.float64)
-    centres = np.array(start, dtype=X.dtype)
-    label, distance = nearest_centre(X, centres)
+    centers = np.array(start, dtype=X.dtype)
+    label, distance = nearest_center(X, centers)
     history: list[float] = []
     for _ in range(n_iter):
-        for empty in np.flatnonzero(np.bincount(label, minlength=len(centres)) == 0):
+        for empty in np.flatnonzero(np.bincount(label, minlength=len(centers)) == 0):
             farthest = int(np.argmax(distance))
             if distance[farthest] <= 0:
                 break
             label[farthest], distance[farthest] = empty, 0.0
-        mass = np.bincount(label, weights=weights, minlength=len(centres))
+        mass = np.bincount(label, weights=weights, minlength=len(centers))
         share = weights / np.where(mass > 0, mass, 1.0)[label]
-        member = csr_array((share.astype(X.dtype), (label, np.arange(len(X)))), shape=(len(centres), len(X)))
-        centres = np.where(mass[:, None] > 0, member @ X, centres)
-        label, distance = nearest_centre(X, centres)
+        member = csr_array((share.astype(X.dtype), (label, np.arange(len(X)))), shape=(len(centers), len(X)))
+        centers = np.where(mass[:, None] > 0, member @ X, centers)
+        label, distance = nearest_center(X, centers)
         history.append(float(weights @ distance))
         if len(history) > 1 and history[-1] >= history[-2] * (1 - tolerance):
             break

@@ -1,7 +1,7 @@
 """Factors of pair counts: p(j | i) = Σ_f R[i, f] E[f, j], the aggregate Markov model (Saul & Pereira 1997).
 
 EM in closed form, which is also the multiplicative update for the Kullback–Leibler divergence: the share of a pair
-(i, j) that went through f is R[i, f] E[f, j] / Σ_f, and the M-step normalises the sums of these shares. Only pairs that
+(i, j) that went through f is R[i, f] E[f, j] / Σ_f, and the M-step normalizes the sums of these shares. Only pairs that
 were counted are touched, so a step costs (their number) × F.
 """
 
@@ -14,7 +14,7 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-Floats = NDArray[np.float64]
+from undertow.kernels.types import F64
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz"})
@@ -44,7 +44,7 @@ def _shares(indptr: Any, indices: Any, data: Any, R: Any, ET: Any, n_R: Any, n_E
 
 def aggregate_markov(
     counts: csr_array, R: NDArray[Any], E: NDArray[Any], n_iter: int, *, floor: float = 1e-12
-) -> tuple[Floats, Floats, list[float]]:
+) -> tuple[F64, F64, list[float]]:
     """R (I, F) and E (F, J) after n_iter steps from those given, and the mean log-probability of a pair before each.
 
     `counts[i, j]` ≥ 0: times j followed i. Rows without pairs keep what they have. `floor` keeps probabilities off
@@ -64,7 +64,7 @@ def aggregate_markov(
     return R, ET.T.copy(), history
 
 
-def _rows(counts: Floats, before: Floats, floor: float) -> Floats:
+def _rows(counts: F64, before: F64, floor: float) -> F64:
     """Counts as distributions, row by row; a row without any stays what it was."""
     total = counts.sum(axis=1, keepdims=True)
     out = np.where(total > 0, counts / np.where(total > 0, total, 1.0), before) + floor

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from undertow.kernels.types import F64
 
 
 def nonnegative_middle(
     C: NDArray[Any], A: NDArray[Any], B: NDArray[Any], n_iter: int = 100, tolerance: float = 1e-6
-) -> Floats:
+) -> F64:
     """J (I, K) ≥ 0 with A'JB nearest to C (M, N); A is (I, M), B is (K, N). Leading axes are problems side by side.
 
     Accelerated projected gradients with restarts (Nesterov; O'Donoghue & Candès): the gradient is AA'J BB' − ACB', and

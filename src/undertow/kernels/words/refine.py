@@ -1,6 +1,6 @@
-"""Parts of classes: the words of a class are cut into parts that say most about the classes of their neighbours.
+"""Parts of classes: the words of a class are cut into parts that say most about the classes of their neighbors.
 
-The exchange algorithm with the neighbours' classes held still (the sequential information bottleneck of Slonim et al.
+The exchange algorithm with the neighbors' classes held still (the sequential information bottleneck of Slonim et al.
 2002, one class at a time). With N(z, y) the number of times a word of part z has feature y (such as "a word of class c
 came before"), and N(z) its tokens, each word goes to the part of its class where
 
@@ -18,9 +18,8 @@ from numba import njit
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import coo_array, csr_array, hstack
 
+from undertow.kernels.types import I64
 from undertow.kernels.words.exchange import CHUNK, MIN_GAIN, TABLE, _rise, _xlogx
-
-Ints = NDArray[np.int64]
 
 
 @njit(cache=True, nogil=True)
@@ -74,7 +73,7 @@ def _refine(
     return moves
 
 
-def neighbour_features(counts: csr_array, classes: ArrayLike, n_classes: int) -> csr_array:
+def neighbor_features(counts: csr_array, classes: ArrayLike, n_classes: int) -> csr_array:
     """(V, 2G) times a word of each class came before a word (first G columns) and after it; counts[i, j]: i after j."""
     columns = np.asarray(classes)
     V = len(columns)
@@ -136,7 +135,7 @@ def refine_classes(
     return parts, history
 
 
-def _deal_out(order: Ints, group: NDArray[Any], lowest: Ints, n_parts: Ints) -> NDArray[np.int32]:
+def _deal_out(order: I64, group: NDArray[Any], lowest: I64, n_parts: I64) -> NDArray[np.int32]:
     """Words dealt out to the parts of their class, the most frequent first."""
     by_group = order[np.argsort(group[order], kind="stable")]
     _, begin, inverse = np.unique(group[by_group], return_index=True, return_inverse=True)
@@ -146,5 +145,5 @@ def _deal_out(order: Ints, group: NDArray[Any], lowest: Ints, n_parts: Ints) -> 
     return parts
 
 
-def _objective(counts: Ints, size: Ints, kinds: int) -> float:
+def _objective(counts: I64, size: I64, kinds: int) -> float:
     return float(_xlogx(counts).sum() - kinds * _xlogx(size).sum())

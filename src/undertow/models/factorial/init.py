@@ -19,7 +19,7 @@ from undertow.kernels.gaussian.hankel import hankel_svd
 from undertow.kernels.gaussian.moments import text_moments
 from undertow.kernels.types import F64, I64
 from undertow.kernels.words.exchange import exchange_clusters
-from undertow.kernels.words.kmeans import kmeans, spread_centres
+from undertow.kernels.words.kmeans import kmeans, spread_centers
 from undertow.models.factorial.em import EMSettings, passes, scale_layers, word_shares
 from undertow.text.corpus import Corpus
 from undertow.text.lag_counts import LagCounts
@@ -140,7 +140,7 @@ def subspace_clusters(
         X = np.concatenate([after[:, own], before[:, own]], axis=1)
         length = np.linalg.norm(X, axis=1, keepdims=True)
         X = (X / np.where(length > 0, length, 1.0)).astype(np.float32)
-        yield kmeans(X, weights, X[spread_centres(X, weights, rng.random(n_states))])[0].astype(np.int64)
+        yield kmeans(X, weights, X[spread_centers(X, weights, rng.random(n_states))])[0].astype(np.int64)
 
 
 def _state_probabilities(clusters: I64, n_states: int, rng: np.random.Generator) -> F64:
@@ -196,5 +196,5 @@ def word_clusters(matrix: csr_array, unigram: I64, n_clusters: int, view: str, r
     vectors = np.asarray(rows[:, frequent].todense(), dtype=np.float32)
     total = np.maximum(vectors.sum(axis=1, keepdims=True), 1)
     points, weights = np.sqrt(vectors / total), np.sqrt(unigram.astype(np.float64))
-    centres = points[spread_centres(points, weights, rng.random(n_clusters))]
+    centres = points[spread_centers(points, weights, rng.random(n_clusters))]
     return kmeans(points, weights, centres)[0].astype(np.int64)

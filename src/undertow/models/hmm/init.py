@@ -124,8 +124,7 @@ def _plain_params(
     else:
         assert counts.R is not None and counts.E is not None
         R, E = counts.R, counts.E
-        zf = R * tokens[:, None]
-        fz = E * zf.sum(axis=0)[:, None]
+        zf, fz = counts.factor_counts()
         if band:
             width = 2 * band - 1
             transition = BandLowRank(R.astype(np.float32), E.astype(np.float32), np.zeros((width, Z), np.float32))

@@ -13,8 +13,8 @@ states of its block: from hard parts alone EM starts in a corner of the paramete
 factors of a low-rank transition come from the aggregate Markov model of the pairs of parts (`kernels.words.nmf`).
 
 All results are expected counts; the M-step of the model smooths and normalizes them. Layouts are those of
-`kernels.chain.sparse`: states are numbered block by block, and a word has one emission number for each state of its
-block, from starts[word] on; with one block that is a (V, Z) table.
+`kernels.chain.block_operators`: states are numbered block by block, and a word has one emission number for each state
+of its block, from starts[word] on; with one block that is a (V, Z) table.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from undertow.kernels.gaussian.hankel import hankel_svd
 from undertow.kernels.gaussian.moments import text_moments
 from undertow.kernels.types import F32, F64, I64
 from undertow.kernels.words.exchange import exchange_clusters
-from undertow.kernels.words.kmeans import kmeans, spread_centres
+from undertow.kernels.words.kmeans import kmeans, spread_centers
 from undertow.kernels.words.nmf import aggregate_markov
 from undertow.kernels.words.nnls import nonnegative_middle
-from undertow.kernels.words.refine import neighbour_features, refine_classes
+from undertow.kernels.words.refine import neighbor_features, refine_classes
 from undertow.text.lag_counts import LagCounts
 
 INITS = ("random", "clusters", "spectral")
@@ -217,7 +217,7 @@ def _parts_by_neighbors(matrix: csr_array, unigram: I64, block: NDArray[np.int32
         n_contexts = max(G, min(N_CONTEXTS, len(unigram) // 2, int(first[-1])))
         if n_contexts > G:
             contexts, _ = exchange_clusters(matrix, unigram, n_contexts)
-    return refine_classes(neighbour_features(matrix, contexts, n_contexts), unigram, block, first)[0]
+    return refine_classes(neighbor_features(matrix, contexts, n_contexts), unigram, block, first)[0]
 
 
 def _parts_by_vectors(
@@ -235,7 +235,7 @@ def _parts_by_vectors(
 def _cluster(X: F32, unigram: I64, k: int, rng: np.random.Generator) -> NDArray[np.int32]:
     """k-means with words weighted by the square root of their counts, so that frequent words do not dominate."""
     weights = np.sqrt(unigram + 1.0)
-    return kmeans(X, weights, X[spread_centres(X, weights, rng.random(k))])[0]
+    return kmeans(X, weights, X[spread_centers(X, weights, rng.random(k))])[0]
 
 
 # --- expected counts ------------------------------------------------------------------------------------

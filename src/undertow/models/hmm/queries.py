@@ -1,4 +1,4 @@
-"""What people ask of a hidden Markov model besides its likelihood: words, steps, samples, paths, features."""
+"""Queries on a fitted hidden Markov model: words, transitions, samples, states and features."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ STEPS = 60  # of the power method, at most; text forgets within far fewer
 SETTLED = 1e-5  # the power method ends when a step moves no more probability than this
 PERIODIC_AFTER = 15  # steps without settling: the chain may have a period, and half steps still converge
 LUMPED_STEPS = 100  # of the chain of blocks, which are cheap
-FIRST_LOOK = 4096  # pairs of a state and a block, the likeliest, that tell how much a step must tell to matter
-BATCH_ENTRIES = 1 << 21  # of the transition that are looked at together: never Z×Z
+FIRST_PLACES = 4096  # pairs of a state and a block with the largest bounds, which set the threshold for all others
+BATCH_ENTRIES = 1 << 21  # entries of the transition that are computed together: never Z×Z
 
 
 class Derived:
-    """Tables that follow from the parameters, each made when a question first needs it; they are not saved."""
+    """Tables computed from the parameters when a query first needs them; they are not saved."""
 
     def __init__(self, params: Params) -> None:
         self.params = params
@@ -40,7 +40,7 @@ class Derived:
 
     @cached_property
     def profile(self) -> F32:
-        """(Z, d) what a state says of the next token, in few numbers: its features, or the blocks it leads to."""
+        """(Z, d) a short description of each state by the next token: p(feature | z), or p(next block | z)."""
         T: Any = self.params.transition
         if self.block_masses is not None:
             return self.block_masses
@@ -76,7 +76,7 @@ def state_shares(params: Params, block_masses: F32 | None = None) -> F32:
 
 
 def _with_blocks_at_rest(p: F32, blocks: Blocks, block_masses: F32) -> F32:
-    """p with its shares within blocks as they are, and the blocks as often as the chain between them says."""
+    """p with the same shares within blocks, the blocks at the stationary distribution of the chain between them."""
     edges, of_state = blocks.first[:-1], blocks.state_block()
     mass = np.add.reduceat(p.astype(np.float64), edges)
     within = p / np.where(mass > 0, mass, 1)[of_state]
@@ -88,9 +88,9 @@ def _with_blocks_at_rest(p: F32, blocks: Blocks, block_masses: F32) -> F32:
 
 
 def typical_transitions(derived: Derived, n: int) -> list[tuple[float, int, int]]:
-    """The n steps z → z' that tell most: p(z)T(z, z') log T(z, z')/p(z'), with T(z, z') in front.
+    """The n most informative transitions (T(z, z'), z, z'), by p(z) T(z, z') log T(z, z')/p(z').
 
-    T(z, z') is at most the probability of z's block, so that few pairs of a state and a block need a look.
+    T(z, z') is at most the probability of the block of z', so that few pairs of a state and a block must be computed.
     """
     share, masses = derived.state_shares.astype(np.float64), derived.block_masses
     longest = 1e-3 - np.log(share[share > 0].min())  # log T(z, z')/p(z') is no larger
@@ -99,31 +99,31 @@ def typical_transitions(derived: Derived, n: int) -> list[tuple[float, int, int]
     batch = max(1, BATCH_ENTRIES // width)
     best: Any = None
 
-    def look(places: NDArray[Any]) -> None:
+    def examine(places: NDArray[Any]) -> None:
         nonlocal best
         for start in range(0, len(places), batch):
             z, block = np.divmod(places[start : start + batch], bound.shape[1])
-            found = _told(derived.params, share, z, block)
+            found = _information(derived.params, share, z, block)
             both = found if best is None else tuple(np.concatenate(x) for x in zip(best, found, strict=True))
             top = both[0] >= np.partition(both[0], -n)[-n] if n < len(both[0]) else slice(None)
             best = tuple(x[top] for x in both)
 
     if n < 1:
         return []
-    flat, n_first = bound.ravel(), max(n, FIRST_LOOK)
+    flat, n_first = bound.ravel(), max(n, FIRST_PLACES)
     first = np.argpartition(-flat, n_first)[:n_first] if n_first < len(flat) else np.arange(len(flat))
-    look(first)
+    examine(first)
     least = best[0].min() if len(best[0]) >= n else -np.inf
     rest = flat >= least
     rest[first] = False
-    look(np.flatnonzero(rest))
-    told, strength, z, z_next = best
-    order = np.lexsort((z_next, z, -told))[:n]
+    examine(np.flatnonzero(rest))
+    information, strength, z, z_next = best
+    order = np.lexsort((z_next, z, -information))[:n]
     return [(float(strength[i]), int(z[i]), int(z_next[i])) for i in order]
 
 
-def _told(params: Params, share: F64, z: I64, block: I64) -> tuple[NDArray[Any], ...]:
-    """(what it tells, T(z, z'), z, z') of the steps from the states z, into the blocks beside them if T has pairs."""
+def _information(params: Params, share: F64, z: I64, block: I64) -> tuple[NDArray[Any], ...]:
+    """(information, T(z, z'), z, z') of the transitions from states z, into the given blocks if T has pairs."""
     T: Any = params.transition
     if isinstance(T, PairSparse):
         i, z_next, strength = T.into_block(z, block)
@@ -133,8 +133,8 @@ def _told(params: Params, share: F64, z: I64, block: I64) -> tuple[NDArray[Any],
         strength, z_next = rows.ravel(), np.tile(np.arange(params.n_states), len(z))
         z = np.repeat(z, params.n_states)
     with np.errstate(divide="ignore", invalid="ignore"):
-        told = share[z] * strength * np.log(strength / share[z_next])
-    return np.where(np.isfinite(told), told, 0.0), strength, z, z_next
+        information = share[z] * strength * np.log(strength / share[z_next])
+    return np.where(np.isfinite(information), information, 0.0), strength, z, z_next
 
 
 def relevant_words(
