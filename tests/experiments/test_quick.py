@@ -28,7 +28,7 @@ NEEDS = {
     "tagging_ner": ("pycrfsuite",),
     "tagging_pos": ("pycrfsuite",),
 }
-NOT_EXPERIMENTS = {"report", "un_excerpt"}
+NOT_EXPERIMENTS = {"pages", "report", "un_excerpt"}
 
 
 def test_every_experiment_has_a_short_form() -> None:

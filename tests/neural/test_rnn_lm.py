@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+import undertow
 from sentences import is_one_sentence
 from undertow import LDS, Corpus
 from undertow.errors import InputError
@@ -19,7 +20,7 @@ from undertow.models.lds.queries import token_states  # noqa: E402
 from undertow.neural import RNNLM, training  # noqa: E402
 from undertow.neural.training import lanes, next_word_loss, perplexity, train  # noqa: E402
 
-DATA = Path(__file__).parents[2] / "src" / "undertow" / "data"
+DATA = Path(undertow.__file__).parent / "data"
 
 
 @pytest.fixture(scope="module")

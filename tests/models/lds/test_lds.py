@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+import undertow
 from sentences import is_one_sentence
 from undertow import LDS, Corpus, LagCounts, load
 from undertow.engine import DaskCluster
@@ -21,7 +22,7 @@ from undertow.models.fitting import InterruptedFitWarning, TrainingEvent
 from undertow.models.lds import em
 from undertow.models.lds.queries import ESCAPE, FLOOR, dropped_probabilities, language_model, token_log_probabilities
 
-DATA = Path(__file__).parents[3] / "src" / "undertow" / "data"
+DATA = Path(undertow.__file__).parent / "data"
 TINY = {"n_components": 2, "lags": 3, "ssid_lags": 2, "n_iter": 2, "kappa": 1.0, "random_state": 0}
 SMALL = {"n_components": 8, "n_iter": 6, "n_full": 2, "kappa": 5.0, "random_state": 0}
 
