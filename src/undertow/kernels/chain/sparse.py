@@ -209,7 +209,7 @@ def filter_blocks(
     at = live_offsets(blocks, ids)
     values, norm = np.empty(at[-1], dtype=np.float32), np.empty(len(ids))
     _forward(ids, bounds, blocks, T, initial, emission, at, values, norm)
-    return BlockPosterior(_log(norm), at, values)
+    return BlockPosterior(log_or_minus_inf(norm), at, values)
 
 
 def smooth_blocks(
@@ -239,6 +239,6 @@ def _tokens(ids: NDArray[Any]) -> NDArray[np.uint32]:
     return np.ascontiguousarray(ids, dtype=np.uint32)
 
 
-def _log(norm: F64) -> F64:
+def log_or_minus_inf(norm: F64) -> F64:
     with np.errstate(divide="ignore"):
         return np.log(norm)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, live_offsets
 from undertow.kernels.chain.operators import add_stats
-from undertow.kernels.chain.sparse import BlockPosterior
+from undertow.kernels.chain.sparse import BlockPosterior, log_or_minus_inf
 from undertow.kernels.lanes import longest_first, pack
 from undertow.kernels.types import F32, F64, I64
 
@@ -141,7 +141,7 @@ def filter_low_rank(
     """Filtered distributions p(z_t | x_≤t); `bounds` are the edges of independent sequences."""
     text = _Text(ids, bounds, blocks)
     forward = _forward(text, T, initial, emission)
-    return BlockPosterior(_log(forward.norm), text.at, forward.values)
+    return BlockPosterior(log_or_minus_inf(forward.norm), text.at, forward.values)
 
 
 def smooth_low_rank(
@@ -150,7 +150,7 @@ def smooth_low_rank(
     """Smoothed distributions p(z_t | x)."""
     text = _Text(ids, bounds, blocks)
     forward = _forward(text, T, initial, emission)
-    return BlockPosterior(_log(forward.norm), text.at, _backward(text, T, forward, emission)[0])
+    return BlockPosterior(log_or_minus_inf(forward.norm), text.at, _backward(text, T, forward, emission)[0])
 
 
 def low_rank_statistics(
@@ -174,7 +174,9 @@ def low_rank_statistics(
         _add_words(n_emission, blocks, text.ids[lanes], smooth[where], missing=bool(text.block[lanes[0]] < 0))
     out *= T.R
     into *= T.ET
-    return BlockLowRankStats(float(_log(forward.norm).sum()), len(text.ids), out, into, n_emission, n_initial)
+    return BlockLowRankStats(
+        float(log_or_minus_inf(forward.norm).sum()), len(text.ids), out, into, n_emission, n_initial
+    )
 
 
 def _add_words(total: F64, blocks: Blocks, ids: I64, mass: F32, missing: bool) -> None:
@@ -186,8 +188,3 @@ def _add_words(total: F64, blocks: Blocks, ids: I64, mass: F32, missing: bool) -
     if missing:
         sums = sums.sum(axis=1, keepdims=True)
     total[blocks.starts[words, None] + np.arange(sums.shape[1])] += sums
-
-
-def _log(norm: F64) -> F64:
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.log(norm))
