@@ -20,6 +20,8 @@ from undertow import HMM, LDS, Corpus, DynamicEmbedding, FactorialHMM
 from undertow.errors import BusyError, InputError
 from undertow.kernels.chain.operators import Dense
 from undertow.models.checkpoint import Checkpoint, CheckpointWarning, OpenCheckpoint, fit_key, pack, unpack
+from undertow.models.dynamic import fit as dynamic_fit
+from undertow.models.dynamic.filter import Path as DynamicPath
 from undertow.models.factorial.model import passes as factorial_passes
 from undertow.models.fitting import InterruptedFitWarning, Iteration, TrainingEvent, part_of, run_iterations
 from undertow.models.lds.params import LDSParams
@@ -324,3 +326,27 @@ def test_a_local_tagger_goes_on(tmp_path: Path) -> None:
             make(callbacks=[StopAfter(k)]).fit(X, y, checkpoint=Checkpoint(tmp_path / "c", every_seconds=0))
         again = make().fit(X, y, checkpoint=tmp_path / "c")
         assert again.history_ == whole.history_ and saved_bytes(again) == saved_bytes(whole)
+
+
+def test_a_map_that_goes_on_remembers_its_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An iteration that lowers the evidence is dropped, also if it is the first after a checkpoint."""
+    evidences = iter([])
+    monkeypatch.setattr(
+        dynamic_fit, "infer_path", lambda *_: (DynamicPath(np.zeros(1), np.zeros(1), next(evidences)), np.zeros(1))
+    )
+    monkeypatch.setattr(dynamic_fit, "_updated_drift", lambda problem, old, *_: (2 * old[0], 2 * old[1]))
+    problem = dynamic_fit.PathProblem([0.0, 1.0], [None, None], 1, np.zeros((2, 1)), [], 1.0)
+    settings = dynamic_fit.Settings("blocks")
+
+    def objectives(resume_from: Any = None) -> tuple[list[float], list[Any]]:
+        found = list(dynamic_fit.iterate(problem, (0.1, 0.1), settings, [("blocks", 5)], True, resume_from))
+        return [step.objective for step in found], [step.state() for step in found]  # type: ignore[misc]
+
+    evidences = iter([1.0, 2.0, 1.5, 9.0])
+    values, states = objectives()
+    assert values == [1.0, 2.0]
+    evidences = iter([1.5, 9.0])
+    assert objectives(states[1])[0] == []
+    evidences = iter([2.0, 1.5])
+    assert objectives(states[0])[0] == [2.0]
+    assert states[1].estimate.drift == (0.2, 0.2) and states[1].n_done == 2
