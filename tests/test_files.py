@@ -249,7 +249,7 @@ def test_a_full_disk_names_the_place_and_the_cure(write: Write, n_bytes: int, tm
             write(write_into)
     message = str(e.value)
     assert f"{tmp_path / 'deep' / 'x'} cannot be written (" in message
-    assert "MB are free there): make room there or give another place." in message and "\n" not in message
+    assert "MB are free there): make space there or choose another place." in message and "\n" not in message
     assert not (tmp_path / "deep" / "x").exists()
 
 

@@ -1,4 +1,4 @@
-"""Files and directories that are whole or not there: written beside their target and moved to its name in one step.
+"""Atomic output: files and directories are written beside their target and renamed to it when they are complete.
 
 A new directory grows in a staging directory beside its target: `ready` becomes the target, `old` is what the target was
 where two names cannot be exchanged at once, `lock` is held as long as the writer lives. A resumable writer keeps its
@@ -28,7 +28,7 @@ READY, OLD, LOCK = "ready", "old", "lock"
 
 @contextlib.contextmanager
 def finished_file(target: Path, *, overwrite: bool) -> Iterator[Path]:
-    """A path beside `target` to write a file to; when the block ends well it takes the target's name."""
+    """Yield a path to write a file to; if the block ends without an error, the file is renamed to `target`."""
     check_file_target(target, overwrite=overwrite)
     with temporary_staging(target) as staging:
         ready = staging / READY / target.name
@@ -39,7 +39,7 @@ def finished_file(target: Path, *, overwrite: bool) -> Iterator[Path]:
 
 
 def check_file_target(target: Path, *, overwrite: bool) -> None:
-    """Refuse a name that no file can be moved to, before the work."""
+    """Check before the work that a file can be written to this name."""
     if target.is_dir():
         raise InputError(f"{target} is a directory: give the name of a file.")
     if (target.exists() or target.is_symlink()) and not overwrite:
@@ -51,7 +51,7 @@ def exists_error(target: Path) -> InputError:
 
 
 class DirectoryKind(NamedTuple):
-    """What the directories of one kind look like, so that nothing but these is ever replaced."""
+    """Describes the directories of one kind, so that only these are ever overwritten."""
 
     what: str  # "a corpus"
     manifest: str
@@ -60,10 +60,10 @@ class DirectoryKind(NamedTuple):
 
 
 def check_directory_target(target: Path, kind: DirectoryKind, *, overwrite: bool) -> None:
-    """Refuse, before the work, a name that no directory of this kind may be moved to.
+    """Check before the work that a directory of this kind can be written to this name.
 
-    Overwriting removes what was there, so that must be a directory of the same kind that undertow wrote, without
-    a file of anybody else in it; or empty.
+    Overwriting removes the old directory, so it must be empty, or of the same kind, written by undertow and without
+    other files.
     """
     target = Path(os.path.abspath(target))
     if target.is_symlink():
@@ -71,7 +71,7 @@ def check_directory_target(target: Path, kind: DirectoryKind, *, overwrite: bool
     if not target.exists():
         place = next(p for p in target.parents if p.exists())
         if not place.is_dir() or not os.access(place, os.W_OK):
-            raise InputError(f"{target} cannot be written ({place} is no directory to write to): give another place.")
+            raise InputError(f"{target} cannot be written ({place} is not a writable directory): choose another place.")
         return
     if not target.is_dir():
         raise InputError(f"{target} is a file, so it is not overwritten: give the name of a directory.")
@@ -85,11 +85,11 @@ def check_directory_target(target: Path, kind: DirectoryKind, *, overwrite: bool
 
 
 def written_by_undertow(directory: Path, kind: DirectoryKind) -> bool:
-    """Whether undertow wrote the directory and nobody put anything else into it; True for an empty one."""
+    """Whether undertow wrote the directory and it holds no other files; True for an empty one."""
     names = os.listdir(directory)
     if not names:
         return True
-    # a kill may have left the file that another was being written as
+    # a kill may have left a temporary file
     ours = (kind.names.fullmatch(re.sub(r"^\.(.*)\.\d+\.tmp$", r"\1", name)) for name in names)
     if not all(ours) or not all((directory / name).is_file() for name in names):
         return False
@@ -101,9 +101,9 @@ def written_by_undertow(directory: Path, kind: DirectoryKind) -> bool:
 
 @contextlib.contextmanager
 def resumable_staging(target: Path, work: re.Pattern[str], what: str) -> Iterator[Path]:
-    """`<target>.partial`, held for one writer. It stays when the block fails, and goes when it ends well.
+    """Lock and yield `<target>.partial`; it is kept if the block fails, and removed if it succeeds.
 
-    What fits `work` may be found there again by the next writer, who must tell by its name whether to use it.
+    Files whose names match `work` are kept for the next writer, who decides by their names whether to reuse them.
     """
     staging = target.with_name(target.name + ".partial")
     with write_errors_name(target):
@@ -125,9 +125,9 @@ def resumable_staging(target: Path, work: re.Pattern[str], what: str) -> Iterato
 
 @contextlib.contextmanager
 def temporary_staging(target: Path) -> Iterator[Path]:
-    """A fresh staging beside `target` with an empty `ready`; it goes however the block ends.
+    """Yield a new staging directory beside `target` with an empty `ready`; it is removed when the block ends.
 
-    Rooms that killed writers of the same target left are removed first.
+    Staging directories of killed writers of the same target are removed first.
     """
     with write_errors_name(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -144,10 +144,10 @@ def temporary_staging(target: Path) -> Iterator[Path]:
 
 
 def install_directory(staging: Path, target: Path, kind: DirectoryKind, *, overwrite: bool) -> None:
-    """Move the finished `ready` of a staging to its name, in one step where the system can exchange two names."""
+    """Move the finished `ready` of a staging directory to its target, in one step where the system supports it."""
     ready = staging / READY
     fsync_tree(ready)
-    check_directory_target(target, kind, overwrite=overwrite)  # again: hours may have passed
+    check_directory_target(target, kind, overwrite=overwrite)  # once more: it may have changed meanwhile
     if not target.exists():
         os.rename(ready, target)
     elif not _exchange(ready, target):
@@ -172,7 +172,7 @@ def _fsync(path: Path) -> None:
 
 
 def _flush_name(target: Path) -> None:
-    """Flush the new name to the disk. The output is in its place by now: what fails is a warning, not a failure."""
+    """Flush the directory entry of the target. The output is complete by now, so a failure is only a warning."""
     try:
         _fsync(target.parent)
     except OSError as e:
@@ -184,7 +184,7 @@ def _flush_name(target: Path) -> None:
 
 
 def _exchange(a: Path, b: Path) -> bool:
-    """Let two names change places atomically (Linux); False where that is not to be had."""
+    """Exchange two names atomically (Linux); False if the system does not support it."""
     try:
         renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
     except (OSError, AttributeError):
@@ -194,7 +194,7 @@ def _exchange(a: Path, b: Path) -> bool:
 
 
 def _clear(staging: Path, target: Path) -> None:
-    """Remove what an earlier writer was about to install or had replaced; give back what it had only moved away."""
+    """Remove `ready` and `old` of an earlier writer; if the target is missing, move `old` back to it first."""
     if (staging / OLD).exists() and not target.exists():
         os.rename(staging / OLD, target)
         _fsync(target.parent)
@@ -204,7 +204,7 @@ def _clear(staging: Path, target: Path) -> None:
 
 
 def _remove_staging(staging: Path, target: Path) -> None:
-    """Remove a staging that this process holds, the lock last: without it the rest would not be known as ours."""
+    """Remove a staging directory that this process holds, its lock last, as the lock marks it as ours."""
     try:
         _clear(staging, target)
         for name in os.listdir(staging):
@@ -219,17 +219,17 @@ def _remove_staging(staging: Path, target: Path) -> None:
             stacklevel=2,
         )
         return
-    with contextlib.suppress(OSError):  # another writer may have moved in already
+    with contextlib.suppress(OSError):  # another writer may be using it already
         staging.rmdir()
 
 
 def _remove_abandoned_staging(target: Path) -> None:
     """Remove the temporary staging directories of writers that were killed; nobody holds their locks."""
     for staging in target.parent.glob(f".{glob.escape(target.name)}.tmp-*"):
-        with contextlib.suppress(OSError):  # somebody else's, or removed by somebody else: not ours to complain
+        with contextlib.suppress(OSError):  # of another user, or removed meanwhile
             names = set(os.listdir(staging))
             if not names:
-                staging.rmdir()  # its maker, if it lives, makes another
+                staging.rmdir()  # if its owner is alive, it makes another
             elif LOCK in names and names <= {LOCK, READY, OLD} and not staging.is_symlink():
                 lock = _lock(staging)
                 try:
@@ -241,7 +241,7 @@ def _remove_abandoned_staging(target: Path) -> None:
 def _locked_staging(target: Path) -> tuple[Path, int]:
     while True:
         staging = Path(tempfile.mkdtemp(prefix=f".{target.name}.tmp-", dir=target.parent))
-        with contextlib.suppress(FileNotFoundError, BlockingIOError):  # another writer thought it was left behind
+        with contextlib.suppress(FileNotFoundError, BlockingIOError):  # another writer took it for abandoned
             return staging, _lock(staging)
 
 
@@ -265,7 +265,7 @@ def _lock(staging: Path) -> int:
 
 @contextlib.contextmanager
 def exclusive_lock(directory: Path, what: str) -> Iterator[None]:
-    """Hold a directory for one writer."""
+    """Hold the lock of a directory; a BusyError if another process holds it."""
     while True:
         directory.mkdir(parents=True, exist_ok=True)
         try:
@@ -281,7 +281,7 @@ def exclusive_lock(directory: Path, what: str) -> Iterator[None]:
         try:
             yield
         finally:
-            # nothing worth keeping: leave no empty directory behind; still under the lock
+            # leave no empty directory behind; still under the lock
             with contextlib.suppress(OSError):
                 mine = os.path.samestat(os.fstat(lock), os.stat(directory / LOCK))
                 if mine and os.listdir(directory) == [LOCK]:
@@ -293,7 +293,7 @@ def exclusive_lock(directory: Path, what: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def write_errors_name(target: Path) -> Iterator[None]:
-    """Around all work that ends in `target`: a failure to write anywhere beside it names the place and the cure."""
+    """Turn an OSError while writing `target` or beside it into an InputError that names the target and the cure."""
     try:
         yield
     except (ConnectionError, TimeoutError):
@@ -303,11 +303,13 @@ def write_errors_name(target: Path) -> Iterator[None]:
             raise  # what was read, and its name is in the error
         full = e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         free = f"; {_free(target.parent)} are free there" if full else ""
-        raise InputError(f"{target} cannot be written ({_why(e)}{free}): make room there or give another place.") from e
+        raise InputError(
+            f"{target} cannot be written ({_why(e)}{free}): make space there or choose another place."
+        ) from e
 
 
 def _is_written_for(path: Path, target: Path) -> bool:
-    """Whether a path is the target, above it, or in a staging of it."""
+    """Whether a path is the target, one of its parents, or in one of its staging directories."""
     path, target = Path(os.path.abspath(path)), Path(os.path.abspath(target))
     staging = (target.name, f"{target.name}.partial", f".{target.name}.tmp-")
     inside = path.is_relative_to(target.parent) and path != target.parent

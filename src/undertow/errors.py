@@ -1,4 +1,4 @@
-"""The errors people meet: one sentence that names the place and the cure.
+"""Errors: one sentence that names the place and the cure.
 
 Every error undertow raises on purpose is an `UndertowError`; the command line prints its sentence and exits
 with 1, a program can catch the one base class. The subclasses also inherit the built-in that a Python
@@ -18,7 +18,7 @@ class UndertowError(Exception):
 
 
 def short(value: object, most: int = 60) -> str:
-    """A value's repr on one line, cut so that an error that echoes it stays one sentence."""
+    """The repr of a value on one line, shortened for an error message."""
     try:
         text = " ".join(repr(value).split())
     except Exception:  # an integer of more than 4300 digits has no decimal form; an object's own repr may do anything
@@ -27,7 +27,10 @@ def short(value: object, most: int = 60) -> str:
 
 
 def cut(sentence: str, most: int) -> str:
-    """A sentence without its middle where it is too long: the place stands at its beginning, the cure at its end."""
+    """A sentence shortened in its middle if it is too long.
+
+    As the place is at its beginning and the cure at its end.
+    """
     if len(sentence) <= most:
         return sentence
     head = (most - 5) // 2
@@ -47,7 +50,7 @@ class BusyError(UndertowError, RuntimeError):
 
 
 class EngineError(UndertowError, RuntimeError):
-    """Work could not be finished where it was sent: a shard kills its worker, or a cluster is out of reach."""
+    """Work could not be finished: a shard kills its worker, or a cluster cannot be reached."""
 
 
 class NotFittedError(UndertowError, ValueError, AttributeError):

@@ -1,4 +1,4 @@
-"""The files of a directory that undertow writes: strict JSON that names and hashes the others, and checks of them.
+"""Strict JSON manifests that name and hash the files of a directory, and checks of both.
 
 Corpora, counts and models all live in directories with a JSON file that names and hashes the other files. What these
 files mean is in `text.corpus`, `text.lag_counts` and `storage`; how a directory takes its name is in `atomic`.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MAX_JSON_BYTES = 64 << 20
 DIGEST = "digest"
-MAX_READS = 10  # of a directory that is replaced while it is read
+MAX_READS = 10  # attempts to read a directory that is replaced meanwhile
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -89,22 +89,22 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def _digest(value: dict[str, Any]) -> str:
-    """Hash of what the JSON says, whatever its layout: the keys sorted, no spaces, the digest itself left out."""
+    """Hash of the content of a JSON object, independent of its layout, without the digest itself."""
     content = {key: item for key, item in value.items() if key != DIGEST}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def write_sealed(path: Path, value: dict[str, Any]) -> None:
-    """Write the JSON file that describes a directory, with a digest over all that it says.
+    """Write the JSON file that describes a directory, with a digest of its content.
 
-    As the hashes of the directory's other files are among what it says, the digest covers every byte of them too.
+    The content includes the hashes of the other files, so the digest covers them too.
     """
     write_json(path, {**value, DIGEST: _digest(value)})
 
 
 def check_seal(path: Path, value: dict[str, Any]) -> None:
-    """Refuse what `write_sealed` did not write, or what was changed since."""
+    """Raise FormatError if a file was not written by `write_sealed` or was changed since."""
     if DIGEST not in value:
         raise FormatError(
             f"{path} has no digest: it was written by an older undertow, or by another program; write it again."
@@ -117,7 +117,7 @@ Fields = dict[str, type | tuple[type, ...]]
 
 
 def check_fields(path: Path, value: Any, fields: Fields, what: str = "") -> None:
-    """Refuse an object of JSON with a key more or less than `fields`, a value of another type, or a negative count."""
+    """Raise FormatError if a JSON object has missing or unknown keys, wrong types, or negative numbers."""
     place = f"{path}: {what} " if what else f"{path} "
     if not isinstance(value, dict):
         raise FormatError(f"{place}is {short(value)}, not an object: write the directory again.")
@@ -133,10 +133,10 @@ def check_fields(path: Path, value: Any, fields: Fields, what: str = "") -> None
 
 
 def check_plain(path: Path) -> None:
-    """Refuse pipes and devices, which would block or never end, and links that lead out of the directory.
+    """Raise FormatError for pipes and devices, which may block, and for links that lead out of the directory.
 
-    A directory that somebody sent must not read, by its own choice, what lies elsewhere on this machine. What is
-    missing is said when it is read.
+    A directory from somebody else must not make us read other files of this machine. Missing files are reported when
+    they are read.
     """
     if path.is_symlink() and path.parent.resolve() not in path.resolve().parents:
         raise FormatError(f"{path} is a link out of its directory: put the file itself there.")
@@ -166,9 +166,9 @@ def write_array(f: BinaryIO, array: NDArray[Any]) -> None:
 
 
 def reread_if_replaced(manifest: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Decorates a reader of directories (its first path): it reads once more what was replaced while it read.
+    """Decorate a reader of directories (its first path argument) to read again if the directory was replaced meanwhile.
 
-    Otherwise it would find files of two directories, and call damaged, or take for one, what is neither.
+    Otherwise it could mix files of two directories.
     """
 
     def decorate(read: Callable[P, T]) -> Callable[P, T]:
@@ -193,7 +193,7 @@ def reread_if_replaced(manifest: str) -> Callable[[Callable[P, T]], Callable[P, 
 
 
 def _identity(directory: Path, manifest: str) -> list[tuple[int, int, int] | None]:
-    """Which directory and which manifest stand there now; numbers of files come again, so with their times."""
+    """Device, inode and change time of a directory and its manifest, as inode numbers are reused."""
     found: list[tuple[int, int, int] | None] = []
     for path in (directory, directory / manifest):
         try:
@@ -205,7 +205,7 @@ def _identity(directory: Path, manifest: str) -> list[tuple[int, int, int] | Non
 
 
 def check_files(directory: Path, files: dict[str, Any], *, hashes: bool) -> None:
-    """Compare the files of a directory with the sizes (and hashes) its manifest recorded."""
+    """Compare the files of a directory with the sizes (and hashes) in its manifest."""
     for name, record in files.items():
         if "/" in name or name in ("", ".", ".."):
             raise FormatError(f"{directory}: the manifest names the file {short(name)}, which undertow never writes.")
@@ -229,7 +229,7 @@ def check_files(directory: Path, files: dict[str, Any], *, hashes: bool) -> None
 
 
 def describe_files(directory: Path, names: list[str]) -> dict[str, Any]:
-    """The sizes and hashes to put into a manifest."""
+    """The sizes and hashes of files for a manifest."""
     return {
         name: {"bytes": (directory / name).stat().st_size, "sha256": sha256_file(directory / name)} for name in names
     }

@@ -117,7 +117,7 @@ def test_what_fit_refuses(place: Path, tmp_path: Path, capsys: Any) -> None:
     for reason, *arguments in [
         ("exists already", counts, "-o", place / "news.lds", *SMALL),
         ("not overwritten", counts, "-o", tmp_path / "mine", *SMALL, "--overwrite"),
-        ("no directory to write to", counts, "-o", tmp_path / "file" / "m.lds", *SMALL),
+        ("not a writable directory", counts, "-o", tmp_path / "file" / "m.lds", *SMALL),
         ("m.counts exists already", place / "news.corpus", "-o", tmp_path / "m.lds", *SMALL),
         ("add them first", counts, counts, "-o", out, *SMALL),
         ("do not mix them", counts, place / "news.txt", "-o", out, *SMALL),

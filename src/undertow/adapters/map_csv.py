@@ -1,9 +1,9 @@
-"""A moving map as a table: one row an entity and time.
+"""The map of a dynamic embedding as a table: one row per entity and time.
 
     time, kind, name    as the map has them
-    x1 … xd             the smoothed position, frames turned onto each other
+    x1 … xd             the smoothed position
     cov_1_1 … cov_d_d   its covariance, the upper triangle
-    weight              share of its kind's counts at the time; 0: not seen then
+    weight              share of the counts of its kind at the time; 0: not observed then
 
 Comma-separated, UTF-8, quoted where needed. Numbers have as many digits as give back positions and weights as float64
 and covariances as float32.

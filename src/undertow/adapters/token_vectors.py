@@ -1,4 +1,4 @@
-"""Token vectors on their way to a file, batch by batch, so that no text is too long.
+"""Writers of token vectors, batch by batch, so that memory does not depend on the length of the text.
 
     npz      vectors (n_tokens, d) float32; offsets (n_sentences + 1) int64: sentence i is the rows from offsets[i] to
              offsets[i + 1]; tokens uint8, the UTF-8 of all tokens; token_offsets (n_tokens + 1) int64: token i is

@@ -1,7 +1,8 @@
-"""The word2vec formats, which nearly every program that takes word vectors reads.
+"""The word2vec file formats, which most programs that use word vectors can read.
 
-Both begin with a line `V d`. As text, a line a word: the word and d numbers, separated by single spaces. As binary: the
-word, a space, d little-endian float32, a line feed (which some programs leave out; the reader does not ask for it).
+Both begin with a line `V d`. In the text format, one line per word: the word and d numbers, separated by single spaces.
+As binary: the word, a space, d little-endian float32, a line feed (which some programs leave out; the reader does not
+ask for it).
 """
 
 from __future__ import annotations

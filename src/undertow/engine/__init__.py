@@ -1,7 +1,7 @@
-"""Where work runs: here, in threads, in processes, or on a Dask cluster. One seam: `map_reduce`.
+"""Where work runs: serially, in threads, in processes, or on a Dask cluster. The one interface is `map_reduce`.
 
-The result is the left fold over the shards in their order, whatever the engine and however many its workers,
-so floating point sums come out bit-equal everywhere.
+The result is the left fold over the shards in their order, for every engine and number of workers, so floating-point
+sums are equal to the bit.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def map_reduce(
             try:
                 total = cast(A, next(results))
             except StopIteration:
-                raise InputError("there is nothing to work on: the input has no shards.") from None
+                raise InputError("there is no work: the input has no shards.") from None
         else:
             total = initial
         for result in results:

@@ -1,4 +1,4 @@
-"""What every engine is: a place that runs `fn` over shards and hands the results back in shard order."""
+"""The interface of engines: run `fn` over shards and return the results in the order of the shards."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from undertow.errors import InputError
 S = TypeVar("S")
 R = TypeVar("R")
 
-# Shards drawn and not yet folded, per worker: one at work and one finished early or waiting its turn.
+# Shards in flight per worker: one running and one finished or waiting.
 AHEAD = 2
 
 
@@ -35,7 +35,7 @@ class Engine(ABC):
         """Yield `fn(shard)` in shard order, at most about 2 × workers shards ahead of the consumer."""
 
     def close(self) -> None:
-        """Free what was started; the engine starts again if it is used again."""
+        """Free what was started; the engine can be used again afterwards."""
         return None
 
     def __enter__(self) -> Self:
@@ -48,7 +48,7 @@ class Engine(ABC):
 
 
 def available_cores() -> int:
-    """The cores this process may use, in a container often fewer than the machine has."""
+    """The number of cores that this process may use; in a container often fewer than the machine has."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     count: Callable[[], int | None] = getattr(os, "process_cpu_count", os.cpu_count)
@@ -56,7 +56,7 @@ def available_cores() -> int:
 
 
 def check_workers(n: int | None) -> int:
-    """A number of workers: None means every core."""
+    """The number of workers for an argument: None means all cores."""
     if n is None:
         return available_cores()
     if n < 1:

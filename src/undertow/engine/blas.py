@@ -15,7 +15,7 @@ from typing import Any
 
 
 class _Limit:
-    """The limit that all threads of this process share: set by the first inside, taken back by the last."""
+    """The limit shared by all threads of this process: set when the first enters, reset when the last leaves."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -52,7 +52,7 @@ def _libraries() -> Any:
 
 
 def _take_control() -> None:
-    """Let this thread set limits: threadpoolctl ≥ 3.8 obeys one thread alone, and the last to leave may be another."""
+    """Let this thread set limits: threadpoolctl ≥ 3.8 obeys only one thread, and the last to leave may be another."""
     from threadpoolctl import OpenBLASController
 
     clear = getattr(OpenBLASController, "clear_controlling_thread", None)
@@ -62,7 +62,7 @@ def _take_control() -> None:
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Every BLAS of this process runs in its caller's thread inside, and as before when the last caller has left."""
+    """Run BLAS with one thread inside the block; the former number is restored when the last caller leaves."""
     _limit.enter()
     try:
         yield

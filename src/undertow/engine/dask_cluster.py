@@ -18,7 +18,7 @@ from undertow.engine.dispatch import MAX_FAILED_STARTS, Job, Outcome, in_order
 from undertow.errors import EngineError, InputError, missing_extra
 
 CONNECT_SECONDS = 10
-TELL_SECONDS = 10  # after so long without a worker we say that we wait; how long that may last, nobody here knows
+TELL_SECONDS = 10  # warn after so long without a worker
 POLL_SECONDS = 0.5  # how soon the death of a worker is noticed
 
 # undertow's shards are meant to be large; Dask's advice to load the data with Dask does not apply.
@@ -28,14 +28,34 @@ CLIENT_LOG = logging.getLogger("distributed.client")
 
 
 class DaskCluster(Engine):
-    """Runs shards on the cluster at `address`, through `client`, or on processes of this machine.
+    """Run shards on a Dask cluster.
 
-    Each shard is pinned to one worker, because Dask blames every task that waits on a dead worker; so a death
-    points at its cause, and a shard is given up after three. `tls://` needs `tls_ca`, `tls_cert`, `tls_key`.
+    Each shard is assigned to one worker, because Dask blames every task that waits on a dead worker; so the shard that
+    kills its worker is known, and an error names it after three times.
 
     A cluster without workers is waited for, as a busy machine or a batch queue may take long to start one. It is an
-    error when none can come: the scheduler is gone, Dask's `distributed.scheduler.no-workers-timeout` has passed, or
-    a cluster of this machine has closed its workers or cannot start them.
+    error when none can come: the scheduler is gone, Dask's `distributed.scheduler.no-workers-timeout` has passed, or a
+    local cluster has closed its workers or cannot start them.
+
+    Parameters
+    ----------
+    address
+        The `tcp://` or `tls://` address of a scheduler; None starts a local cluster.
+    client
+        A `distributed.Client` to use instead.
+    n_workers
+        The number of workers of a local cluster; None uses all cores.
+    tls_ca, tls_cert, tls_key
+        Files for a `tls://` address.
+
+    Raises
+    ------
+    InputError
+        If the arguments contradict each other.
+    MissingExtraError
+        If Dask is not installed.
+    EngineError
+        If no scheduler can be reached.
     """
 
     def __init__(
@@ -51,7 +71,7 @@ class DaskCluster(Engine):
         if address is not None and client is not None:
             raise InputError("give DaskCluster an address or a client, not both.")
         if address is not None and not address.startswith(("tcp://", "tls://")):
-            raise InputError(f"{address!r} is no address of a Dask scheduler: write tcp://host:port.")
+            raise InputError(f"{address!r} is not the address of a Dask scheduler: write tcp://host:port.")
         if any((tls_ca, tls_cert, tls_key)) and not str(address).startswith("tls://"):
             raise InputError("TLS files are for an address that begins with tls://.")
         self.address = address
@@ -79,7 +99,7 @@ class DaskCluster(Engine):
             crew.release()
 
     def connect(self) -> Any:
-        """The `distributed.Client` that the shards go through, made on first use."""
+        """The `distributed.Client` of the cluster, connected on first use."""
         if self._client is None:
             distributed = _distributed()
             # A lost scheduler is told by one EngineError; distributed would print a traceback as well.
@@ -111,7 +131,7 @@ class DaskCluster(Engine):
         return self._client
 
     def close(self) -> None:
-        """Leave the cluster; end it if it was started here; a given client stays open."""
+        """Disconnect; shut down a cluster that was started here; a given client stays open."""
         if self._client is not None and self._client is not self._given:
             self._client.close()
         if self._cluster is not None:
@@ -140,7 +160,7 @@ class DaskCluster(Engine):
 
 
 class _Crew:
-    """The workers of a cluster, watched by address: those that vanish have died."""
+    """The workers of a cluster by address: those that disappear have died."""
 
     def __init__(self, client: Any, task: bytes, place: str) -> None:
         self.client = client
@@ -192,7 +212,7 @@ class _Crew:
         return outcomes
 
     def release(self) -> None:
-        """Let the cluster forget what is still there; shards already running there run to their end."""
+        """Release all futures; running shards run to their end."""
         for future in [*self.held, self.task]:
             future.release()
         self.held.clear()
@@ -234,7 +254,7 @@ class _Crew:
             transfer.cancel()
 
     def _look(self) -> None:
-        """See which workers live, and how many shards each can run."""
+        """Update the list of workers and their numbers of threads."""
         self.slots = dict(self.client.nthreads())
         self.looked = time.monotonic()
         if self.slots:

@@ -21,7 +21,7 @@ MAX_FAILED_STARTS = 3
 
 @dataclass(eq=False)
 class Job:
-    """A shard on its way: its place in the order, its bytes, and how many workers died holding it."""
+    """A shard to run: its index, its bytes, and the number of workers that died running it."""
 
     index: int
     name: str
@@ -31,7 +31,7 @@ class Job:
 
 @dataclass
 class Outcome:
-    """What became of a job: its reply, or None and the number of workers that died of it."""
+    """The result of a job: its reply, or None and the number of workers that died running it."""
 
     job: Job
     reply: bytes | None
@@ -39,7 +39,7 @@ class Outcome:
 
 
 class Crew(Protocol):
-    """Workers that each hold at most one job, so that a death points at its cause."""
+    """Workers that run at most one job each, so that the job of a dead worker is known."""
 
     def size(self) -> int:
         """How many jobs can run at once now."""
@@ -48,7 +48,7 @@ class Crew(Protocol):
         """Start `job` on a free worker; False when no worker is free for it."""
 
     def collect(self) -> list[Outcome]:
-        """Wait until something happened, and report it."""
+        """Wait for at least one job to end, and report all that did."""
 
 
 def in_order(crew: Crew, shards: Iterable[object]) -> Generator[Any, None, None]:

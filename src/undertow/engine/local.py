@@ -11,7 +11,7 @@ from undertow.engine.base import AHEAD, Engine, R, S, check_workers
 
 
 class Serial(Engine):
-    """Runs every shard here, one after another: the meaning the other engines must reproduce."""
+    """Run every shard in this thread, one after another."""
 
     def imap(self, fn: Callable[[S], R], shards: Iterable[S]) -> Generator[R, None, None]:
         """Yield `fn(shard)` for each shard."""
@@ -20,9 +20,14 @@ class Serial(Engine):
 
 
 class Threads(Engine):
-    """Runs shards in `n` threads (None: every core), without pickling; pays only when `fn` releases the GIL.
+    """Run shards in threads, without pickling; only faster if `fn` releases the GIL.
 
-    A thread cannot be stopped: after an error or Ctrl-C the shards already running are waited for.
+    A thread cannot be stopped: after an error or Ctrl-C, running shards are waited for.
+
+    Parameters
+    ----------
+    n
+        The number of threads; None uses all cores.
     """
 
     def __init__(self, n: int | None = None) -> None:

@@ -28,7 +28,13 @@ PATIENCE = 5.0  # seconds a worker gets to obey SIGTERM before SIGKILL
 
 
 class Processes(Engine):
-    """Runs shards in `n` spawned processes (None: every core), which stay between calls until `close`."""
+    """Run shards in spawned processes, which are kept between calls until `close`.
+
+    Parameters
+    ----------
+    n
+        The number of processes; None uses all cores.
+    """
 
     def __init__(self, n: int | None = None) -> None:
         self.n_workers = check_workers(n)
@@ -91,7 +97,7 @@ class _Worker:
             self.process.terminate()
 
     def bury(self) -> None:
-        """End the process, wait for it, and free its handles."""
+        """Terminate the process, wait for it, and free its handles."""
         self.process.terminate()
         self.process.join(PATIENCE)
         if self.process.exitcode is None:
@@ -138,7 +144,7 @@ class _Crew:
                 return outcomes
 
     def _hear(self, worker: _Worker) -> Iterator[Outcome]:
-        """One message from a worker, or the news of its end."""
+        """Receive one message of a worker, or notice that it has ended."""
         try:
             # A reply finished before the end still counts, so the pipe is asked before the sentinel.
             message = worker.pipe.recv_bytes() if worker.pipe.poll() else None
@@ -176,7 +182,7 @@ class _Crew:
 
 
 def _work(pipe: Connection) -> None:
-    """The life of a worker: greet, then answer job after job until the pipe ends."""
+    """Main function of a worker: report that it is ready, then answer jobs until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -196,7 +202,7 @@ def _work(pipe: Connection) -> None:
 
 
 def _leave_with_parent() -> None:
-    """End at once when the parent is gone: a job may be hours from looking at its pipe."""
+    """Exit at once when the parent is gone, as a job may run for hours before it reads the pipe."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
@@ -205,7 +211,7 @@ def _leave_with_parent() -> None:
 
 @contextmanager
 def _sigint_held() -> Iterator[None]:
-    """Hold Ctrl-C back while a child starts, so that it never meets one before it ignores them."""
+    """Block Ctrl-C while a child starts, until the child ignores it."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return

@@ -16,12 +16,12 @@ from undertow.errors import EngineError, InputError
 
 
 def name_of(fn: object) -> str:
-    """The name a person would look for; a partial or a callable object shows its repr."""
+    """The qualified name of a function; the repr of a partial or callable object."""
     return str(getattr(fn, "__qualname__", None) or repr(fn))[:80]
 
 
 def pack_task(fn: Callable[..., Any]) -> bytes:
-    """`fn` as bytes, or one sentence on why it cannot leave this process."""
+    """Pickle `fn`; an InputError if it cannot be sent."""
     try:
         return pickle.dumps(fn, pickle.HIGHEST_PROTOCOL)
     except Exception as error:  # pickle raises whatever a __reduce__ raises
@@ -32,7 +32,7 @@ def pack_task(fn: Callable[..., Any]) -> bytes:
 
 
 def pack_shard(shard: object, name: str) -> bytes:
-    """A shard as bytes, or one sentence that names the one that cannot be sent."""
+    """Pickle a shard; an InputError names it if it cannot be sent."""
     try:
         return pickle.dumps(shard, pickle.HIGHEST_PROTOCOL)
     except Exception as error:
@@ -43,7 +43,7 @@ def pack_shard(shard: object, name: str) -> bytes:
 
 
 def load_task(task: bytes) -> Callable[[Any], Any]:
-    """The function in `task`; where it cannot be imported, one that says so for every shard."""
+    """Unpickle a function; if it cannot be imported, return one that raises this error for every shard."""
     try:
         return cast(Callable[[Any], Any], pickle.loads(task))  # noqa: S301 (see the module docstring)
     except Exception as error:
@@ -59,7 +59,7 @@ def load_task(task: bytes) -> Callable[[Any], Any]:
 
 
 def run(fn: Callable[[Any], Any], shard: bytes) -> bytes:
-    """Run one job where the worker is; the reply holds the result, or the exception and its traceback."""
+    """Run one job in the worker; the reply holds the result, or the exception and its traceback."""
     try:
         result = fn(pickle.loads(shard))  # noqa: S301
     except BaseException as error:  # SystemExit too: it would end the worker and look like a crash

@@ -1,8 +1,8 @@
 """LagCounts: how often word i came k tokens after word j, for k = 1..lags, as sparse matrices.
 
-All the linear dynamical system and the spectral starts need to know of a corpus. Additive: the counts of two texts
-over one vocabulary are the sum of theirs. In memory or in a directory: one file for each lag and block of rows
-(`count_shards`), `vocabulary.txt` with the words' counts, and `manifest.json`, written last.
+The LDS and the spectral initializations are computed from these counts alone. Counts of two texts over the same
+vocabulary can be added. They are in memory or in a directory: one file for each lag and block of rows (`count_shards`),
+`vocabulary.txt` with the counts of the words, and `manifest.json`, written last.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ COUNTS = DirectoryKind(
     re.compile(rf"{re.escape(VOCABULARY)}|{re.escape(MANIFEST)}|lag\d+-rows\d+\.(csr|safetensors)"),
     lambda manifest: manifest.get("format") == FORMAT,
 )
-WORK = re.compile(r"work(-[0-9a-f]{24})?")  # without its hash: of an undertow that could not tell whose it was
+WORK = re.compile(r"work(-[0-9a-f]{24})?")  # without a hash: of an older undertow
 
 # what a manifest says beside its format, version, files and digest
 FIELDS: Fields = {
@@ -108,12 +108,12 @@ class LagCounts:
         path: Path | None = None,
     ):
         self.vocabulary = vocabulary
-        self.tokenizer = tokenizer  # the rule the text was cut by, where it is known
+        self.tokenizer = tokenizer  # the tokenizer of the text, if it is known
         self.across = across
         self.path = path
         self._blocks = [list(lag) for lag in blocks]
         self._edges = list(edges)
-        self._checked = [path is None] * len(self._blocks)  # lags whose entries were looked at; our own need not be
+        self._checked = [path is None] * len(self._blocks)  # lags whose entries were checked; not needed in memory
 
     @property
     def lags(self) -> int:
@@ -206,9 +206,9 @@ class LagCounts:
             raise InputError(f"Lag {short(k)} was not counted: these counts have lags 1 to {self.lags}.")
 
     def _lag(self, k: int) -> list[Rows]:
-        """The rows of a lag: the one way to them, where those of a file are looked at once.
+        """The rows of a lag; those of a file are checked when they are first used.
 
-        Compiled loops use the columns as indices and would write anywhere.
+        Compiled loops use the columns as indices, so an invalid one would write outside of an array.
         """
         self._check_lag(k)
         if not self._checked[k - 1]:
@@ -469,7 +469,7 @@ def _check_addable(parts: Sequence[LagCounts]) -> tuple[Vocabulary, list[int]]:
         if other.lags != first.lags or other.across != first.across:
             raise InputError(
                 f"Counts of {first.lags} lags (across={first.across}) and {other.lags} lags (across={other.across}) "
-                "cannot be added: count both alike."
+                "cannot be added: use the same options for both."
             )
     total = np.sum([p.vocabulary.counts for p in parts], axis=0)
     return first.vocabulary.with_counts(total), counting.row_edges(total)
@@ -520,7 +520,7 @@ def _with_empty_rows(rows: Rows, n: int) -> Rows:
 
 
 def _one_rule(parts: Sequence[LagCounts]) -> dict[str, Any] | None:
-    """The tokenizer's rule if all texts were cut by the same."""
+    """The tokenizer, if all texts have the same."""
     first = parts[0].tokenizer
     return first if all(p.tokenizer == first for p in parts) else None
 
@@ -533,7 +533,7 @@ def _finish(
     across: bool,
     tokenizer: dict[str, Any] | None,
 ) -> None:
-    """Vocabulary and manifest: what makes a directory of row files a counts directory."""
+    """Write vocabulary and manifest, which turn a directory of shards into a counts directory."""
     vocabulary.write(directory / VOCABULARY)
     pairs, nnz = [], []
     for lag in names:
@@ -594,6 +594,6 @@ def _count_to_directory(
 
 
 def work_name(corpus: Corpus, lags: int, across: bool, edges: list[int], run: int) -> str:
-    """A name for half-finished rows by everything that they depend on: other work never goes by the same name."""
+    """A name for unfinished shards that depends on all their inputs, so that no other work reuses them."""
     depends_on = [VERSION, counting.corpus_key(corpus), lags, across, edges, run]
     return f"work-{hashlib.sha256(json.dumps(depends_on).encode()).hexdigest()[:24]}"

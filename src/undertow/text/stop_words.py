@@ -1,4 +1,4 @@
-"""Words that say little about what a text is about."""
+"""English stop words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deep checks of corpora and counts, beyond sizes and hashes: do the numbers mean what they should?"""
+"""Checks of corpora and counts beyond sizes and hashes: whether all values are valid and consistent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The vocabulary: word ↔ id, fixed once built. Strings end here; everything behind it works on ids."""
+"""The vocabulary: word ↔ id, fixed once built. All later stages work on ids."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from undertow.text.word_classes import CLASSES, word_class
 UNKNOWN = "<unk>"
 MAX_WORDS = 2**31 - 1
 MAX_TOKENS = 10**18  # of all words together: sums of counts, and of a few such sums, fit 8 bytes
-SMALLEST_WITH_CLASSES = 4 * len(CLASSES)  # in a smaller vocabulary the classes would crowd out the words
+SMALLEST_WITH_CLASSES = 4 * len(CLASSES)  # in a smaller vocabulary the classes would replace most words
 
 
 class Vocabulary:
@@ -91,7 +91,7 @@ class Vocabulary:
         self._ids = {word: i for i, word in enumerate(self._words)}
         if len(self._ids) != len(self._words):
             twice = next(w for i, w in enumerate(self._words) if self._ids[w] != i)
-            raise InputError(f"The word {short(twice)} stands twice in the vocabulary: give each word once.")
+            raise InputError(f"The word {short(twice)} occurs twice in the vocabulary: give each word once.")
 
     @classmethod
     def from_counts(
@@ -138,7 +138,7 @@ class Vocabulary:
             raise InputError(f"The boundary and the unknown word are both {short(unknown)}: give two names.")
         if size is not None and (not _is_count(size) or size <= len(specials)):
             beside = " and ".join(short(w) for w in specials)
-            raise InputError(f"vocab_size={short(size)} leaves no room for a word beside {beside}.")
+            raise InputError(f"vocab_size={short(size)} leaves no place for a word besides {beside}: increase it.")
         if not _is_count(min_count) or min_count < 1:
             raise InputError(f"min_count={short(min_count)} must be a whole number, at least 1.")
         classes = classes and (size is None or size >= SMALLEST_WITH_CLASSES)

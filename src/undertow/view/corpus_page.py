@@ -1,4 +1,4 @@
-"""One offline page about a corpus: its size, how its words are spread, and the pairs that tell most."""
+"""An offline HTML page about a corpus: its size, word frequencies, and strongest word pairs."""
 
 from __future__ import annotations
 
@@ -39,9 +39,22 @@ svg { width: 100%; height: auto; } svg text { fill: var(--faint); font-size: 12p
 def corpus_page(
     corpus: Corpus, counts: LagCounts, *, title: str, words: Sequence[str] = (), sections: Sequence[str] = ()
 ) -> str:
-    """The page as a string of HTML that loads nothing from anywhere.
+    """An HTML page about a corpus that works offline.
 
-    `words` get a table of their company each; `sections` are pieces of HTML of a model (`lds_sections`), shown first.
+    Parameters
+    ----------
+    corpus, counts
+        The corpus and its pair counts.
+    title
+        The title of the page.
+    words
+        Words to show a table of their strongest pairs for.
+    sections
+        HTML sections of a model (see `lds_sections`), shown first.
+
+    Returns
+    -------
+    str
     """
     vocabulary = corpus.vocabulary
     n_special = vocabulary.n_special

@@ -1,4 +1,4 @@
-"""What a linear dynamical system learned, as sections of a page: transitions, and words in their contexts."""
+"""HTML sections about an LDS: its transitions, and neighbors of a word in context."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from undertow.models.lds.model import LDS
 
 
 def transitions_section(model: LDS, n: int = 8, n_words: int = 4) -> str:
-    """The strongest steps of the hidden state as a table."""
+    """The strongest transitions of the hidden state as a table."""
     rows = "".join(
         f"<tr><td>{escape(', '.join(t.before))}<td>{escape(', '.join(t.after))}<td>{t.strength:.2f}"
         for t in model.transitions(n, n_words=n_words)
@@ -21,7 +21,7 @@ def transitions_section(model: LDS, n: int = 8, n_words: int = 4) -> str:
 
 
 def contexts_section(model: LDS, word: str, sentences: Sequence[Sequence[str]], n: int = 8) -> str:
-    """The words most like one word, alone and in each sentence."""
+    """The neighbors of a word, without context and in each sentence."""
     rows = [(f"<b>{escape(word)}</b>", model.neighbors(word, n))]
     for sentence in sentences:
         place = list(sentence).index(word)

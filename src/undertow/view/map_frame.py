@@ -1,4 +1,4 @@
-"""One picture of a moving map, drawn by matplotlib: dots, trails of the last times, and names."""
+"""One picture of a dynamic embedding with matplotlib: dots, trails of the last times, and names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_LABELS, LABEL_TRIES, LABEL_SIZE = 90, 500, 9
 
 
 class FrameDrawer:
-    """A figure that is drawn anew for every moment; labels keep to their sides from one moment to the next."""
+    """A figure that is redrawn for every frame; labels keep their side from one frame to the next."""
 
     def __init__(self, data: MapData, title: str | None = None) -> None:
         try:
@@ -60,7 +60,7 @@ class FrameDrawer:
             x -= width + 0.045
 
     def draw(self, moment: float) -> None:
-        """Draw the map at a time in frames; between two, everything is on the straight line."""
+        """Draw the map at a time, in units of frames; positions are interpolated linearly between two frames."""
         frame, following = int(moment), min(int(moment) + 1, len(self._data.times) - 1)
         share = moment - frame
         xy = (1 - share) * self._positions[frame] + share * self._positions[following]

@@ -1,4 +1,4 @@
-"""A moving map in the coordinates it is drawn in: its own principal axes, of which a picture shows the first two."""
+"""The drawing coordinates of a dynamic embedding: its principal axes, of which a picture shows the first two."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Floats = NDArray[np.float64]
 
 
 class Plane(NamedTuple):
-    """What is drawn: one rotation of all frames alike, so that distances and movements stay what they are."""
+    """The map in drawing coordinates: one rotation of all frames, so that distances and movements do not change."""
 
     positions: Floats  # (T, n, d), the axes with the widest spread first
     covariances: Floats  # (T, n, k, k), k = min(d, 2): of the axes that are shown
@@ -23,7 +23,7 @@ class Plane(NamedTuple):
 
 
 def check_map(data: MapData) -> None:
-    """Refuse what cannot be drawn, in a sentence."""
+    """Raise InputError for a map that cannot be drawn."""
     times, n = len(data.times), len(data.names)
     shape = data.positions.shape
     d = shape[-1] if len(shape) == 3 else 0
@@ -48,7 +48,7 @@ def check_map(data: MapData) -> None:
 
 
 def plane(data: MapData) -> Plane:
-    """Centre and turn the map onto its principal axes; entities count where they were seen."""
+    """Center the map and rotate it to its principal axes; entities count at the times they were observed."""
     d = data.positions.shape[-1]
     k = min(d, 2)
     # an entity weighs the same whether rare or frequent: a map should not be turned by its few largest dots
@@ -109,13 +109,16 @@ def thousands(n: int) -> str:
 
 
 def census(data: MapData) -> str:
-    """How many of what, such as "90 countries and 300 words"."""
+    """The number of entities of each kind, such as "90 countries and 300 words"."""
     counts = [(kind, data.kinds.count(kind)) for kind in data.kind_names]
     return " and ".join(f"{thousands(count)} {kind}" for kind, count in counts if count)
 
 
 def time_places(times: list[str]) -> Floats:
-    """Where each time stands between 0 and 1: by its number where all times are numbers in order, else evenly."""
+    """The position of each time between 0 and 1: proportional if all times are increasing numbers.
+
+    Else evenly spaced.
+    """
     try:
         places = np.array([float(t) for t in times])
         if not np.isfinite(places).all() or (np.diff(places) <= 0).any():
@@ -138,7 +141,7 @@ def picture_positions(data: MapData, shown: Plane) -> Floats:
 
 
 def extent(positions: Floats, weights: Floats, wide: float) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Limits of x and y that hold nearly all places where anything was seen, `wide` times as wide as high."""
+    """Limits of x and y that contain nearly all observed positions, `wide` times as wide as high."""
     seen = weights > 0
     xy = positions[seen] if seen.any() else positions.reshape(-1, 2)
     low, high = np.quantile(xy, [0.004, 0.996], axis=0)

@@ -1,8 +1,8 @@
-"""One offline page that shows a moving map: a slider through time, dots, trails, ellipses, pairs and their distances.
+"""An offline HTML page of a dynamic embedding: a time slider, dots, trails, ellipses, and distances of pairs.
 
-The page is one file: `page/map.html` with the style, the scripts and the data put in. Its Content-Security-Policy lets
-nothing run but the scripts it was written with, and nothing be loaded from anywhere. Names reach it as JSON in a data
-block, and the scripts only ever draw them as text.
+The page is one file: `page/map.html` with the style, the scripts and the data inserted. Its Content-Security-Policy
+allows only its own scripts and no network access. Names are JSON in a data block, and the scripts only draw them as
+text.
 """
 
 from __future__ import annotations
@@ -35,14 +35,31 @@ SCRIPTS = (
 def save_html(
     map_data: MapData, path: str | os.PathLike[str], *, title: str | None = None, overwrite: bool = False
 ) -> None:
-    """Write the page to a file that appears whole or not at all."""
+    """Write the HTML page of a map.
+
+    Parameters
+    ----------
+    data
+        The map, from `DynamicEmbedding.map_data`.
+    path
+        The file to write; it appears complete or not at all.
+    title
+        The title; by default it describes the content.
+    overwrite
+        Replace an existing file.
+
+    Raises
+    ------
+    InputError
+        If the map cannot be drawn, or the file exists or cannot be written.
+    """
     page = map_page(map_data, title=title)
     with finished_file(Path(path), overwrite=overwrite) as ready:
         ready.write_bytes(page.encode("utf-8"))
 
 
 def map_page(map_data: MapData, *, title: str | None = None) -> str:
-    """The page as a string of HTML that loads nothing from anywhere."""
+    """The HTML page of a map as a string; it works offline."""
     check_map(map_data)
     heading = _clean(f"A moving map of {census(map_data)}" if title is None else title)
     if not heading.strip():

@@ -1,4 +1,7 @@
-"""Pictures and films of a moving map: PNG and SVG through matplotlib (`viz`), GIF and MP4 through imageio (`video`)."""
+"""Pictures and animations of a dynamic embedding: PNG and SVG through matplotlib (`viz`).
+
+GIF and MP4 through imageio (`video`).
+"""
 
 from __future__ import annotations
 
