@@ -19,7 +19,7 @@ ARROWS = {
     "kernels": {"errors"},
     "tensor_file": {"errors", "files"},
     "text": {"errors", "progress", "files", "atomic", "tensor_file", "engine", "kernels"},
-    "models": {"errors", "progress", "files", "engine", "kernels", "text"},
+    "models": {"errors", "progress", "files", "atomic", "engine", "kernels", "text"},
     "storage": {"errors", "files", "atomic", "models", "text", "tensor_file", "undertow"},
     "results": {"errors", "progress", "files", "atomic", "engine", "kernels", "models", "text", "storage"},
     "view": {"errors", "files", "atomic", "models", "text", "results"},
@@ -37,8 +37,13 @@ OUTSIDE = {
     "text": {"numpy", "scipy", "numba", "pyarrow", "compression"},
 }
 # Imported lazily, as these methods are part of the public interface: `model.save` (storage), `save_html` of a moving
-# map (view), and `HMM(parameterization="neural")` (neural, which imports models).
-EXCEPTIONS = {("models/base.py", "storage"), ("models/dynamic/model.py", "view"), ("models/hmm/model.py", "neural")}
+# map (view), and `HMM(parameterization="neural")` (neural, which imports models); a checkpoint names the version.
+EXCEPTIONS = {
+    ("models/base.py", "storage"),
+    ("models/checkpoint.py", "undertow"),
+    ("models/dynamic/model.py", "view"),
+    ("models/hmm/model.py", "neural"),
+}
 # A family of models imports no other family; what two of them need is a kernel or a shared module of the room.
 FAMILIES = {"lds", "hmm", "factorial", "dynamic"}
 STDLIB = __import__("sys").stdlib_module_names

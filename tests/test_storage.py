@@ -30,6 +30,7 @@ from undertow import storage, tensor_file
 from undertow.atomic import temporary_staging
 from undertow.errors import FormatError, InputError, NotFittedError, UndertowError
 from undertow.models.base import Estimator, SavedState, TensorSpec
+from undertow.models.constraints import Constraint
 from undertow.storage import inspect_model, load_model, register, save_model
 
 FILES = ["README.md", "config.json", "model.safetensors", "vocabulary.txt"]
@@ -40,6 +41,7 @@ class Bag(Estimator):
     """Whatever arrays and values a test wants to save, without words."""
 
     kind: ClassVar[str] = "test-bag"
+    constraints: ClassVar[Mapping[str, Constraint]] = {}
 
     def __init__(self, value: Any = None, *, random_state: Any = None):
         self.value = value
@@ -616,7 +618,7 @@ model = DeletedInterpolation(n_iter=2, random_state=1).fit(OTHER_SENTENCES)
 import undertow.atomic as atomic
 if function == "rename":  # where two names cannot be exchanged
     atomic._exchange = lambda a, b: False
-module = files if function == "_exchange" else os
+module = atomic if function == "_exchange" else os
 real, calls = getattr(module, function), 0
 def deadly(*args):
     global calls

@@ -411,7 +411,7 @@ def test_questions_to_many_states_take_no_time_that_grows_with_their_cube(rank: 
 
 @forms
 def test_state_shares_and_steps_are_those_of_the_dense_chain(form: dict[str, Any], monkeypatch: Any) -> None:
-    monkeypatch.setattr("undertow.models.hmm.queries.FIRST_LOOK", 3)
+    monkeypatch.setattr("undertow.models.hmm.queries.FIRST_PLACES", 3)
     monkeypatch.setattr("undertow.models.hmm.queries.BATCH_ENTRIES", 8)
     model = made(form, n_iter=6)
     T = model.transition_.dense().astype(float)
