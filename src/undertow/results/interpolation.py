@@ -18,7 +18,7 @@ from undertow.text.corpus import Corpus
 from undertow.text.vocabulary import Vocabulary
 
 N_STEPS = 100
-TOLERANCE = 1e-7  # nats a token
+TOLERANCE = 1e-7  # nats per token
 
 
 class LanguageModel(Protocol):

@@ -310,11 +310,13 @@ def checked_tags(y: Any, lengths: Sequence[int]) -> list[list[str]]:
         raise InputError("A tagger needs tags: give y, a list of tags for every sentence.")
     tags = list(checked_sentences(y))
     if len(tags) != len(lengths):
-        raise InputError(f"There are {len(lengths)} sentences and {len(tags)} lists of tags: give one list a sentence.")
+        raise InputError(
+            f"There are {len(lengths)} sentences and {len(tags)} lists of tags: give one list per sentence."
+        )
     known: set[str] = set()
     for i, (sentence, n) in enumerate(zip(tags, lengths, strict=True)):
         if len(sentence) != n:
-            raise InputError(f"Sentence {i} has {n} tokens and {len(sentence)} tags: give one tag a token.")
+            raise InputError(f"Sentence {i} has {n} tokens and {len(sentence)} tags: give one tag per token.")
         for j, tag in enumerate(sentence):
             if tag not in known:
                 check_word(tag, f"tag {j} of sentence {i}")

@@ -209,7 +209,9 @@ class LocalTagger(Tagger):
             words = checked_words(X)
             return words, self._vectors(words, features)
         if isinstance(X, str | bytes | Mapping) or not hasattr(X, "__iter__"):
-            raise InputError("X must be a list of arrays, a row a token; for token lists give a model as features.")
+            raise InputError(
+                "X must be a list of arrays with a row for each token; for token lists give a model as features."
+            )
         items = list(X)
         if any(isinstance(s, str) or (isinstance(s, Sequence) and s and isinstance(s[0], str)) for s in items):
             raise InputError(
