@@ -36,8 +36,14 @@ OUTSIDE = {
     "text": {"numpy", "scipy", "numba", "pyarrow", "zstandard", "compression"},
 }
 # Imported lazily, as these methods are part of the public interface: `model.save` (storage), `save_html` of a moving
-# map (view), and `HMM(parameterization="neural")` (neural, which imports models).
-EXCEPTIONS = {("models/base.py", "storage"), ("models/dynamic/model.py", "view"), ("models/hmm/model.py", "neural")}
+# map (view), and `HMM(parameterization="neural")` (neural, which imports models). And the version, by which checkpoints
+# of another one are told apart.
+EXCEPTIONS = {
+    ("models/base.py", "storage"),
+    ("models/checkpoint.py", "undertow"),
+    ("models/dynamic/model.py", "view"),
+    ("models/hmm/model.py", "neural"),
+}
 # A family of models imports no other family; what two of them need is a kernel or a shared module of the room.
 FAMILIES = {"lds", "hmm", "factorial", "dynamic"}
 STDLIB = __import__("sys").stdlib_module_names
