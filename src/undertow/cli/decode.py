@@ -17,7 +17,7 @@ from undertow.cli.reading_options import text_options, with_model_tokenizer
 @click.option(
     "--method",
     type=click.Choice(["posterior", "viterbi"]),
-    default="posterior",
+    default="viterbi",
     show_default=True,
     help="The most probable state of each token, or the most probable path of states.",
 )
