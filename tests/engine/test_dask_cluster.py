@@ -159,7 +159,7 @@ def test_an_unreachable_scheduler_is_told_in_one_sentence(address, monkeypatch):
 
 def test_what_is_no_address_is_refused():
     for address in ("host:8786", "nonsense://x", ""):
-        with pytest.raises(InputError, match="no address of a Dask scheduler"):
+        with pytest.raises(InputError, match="not the address of a Dask scheduler"):
             DaskCluster(address)
     with pytest.raises(InputError, match="begins with tls://"):
         DaskCluster("tcp://127.0.0.1:9", tls_ca="ca.pem")
