@@ -22,7 +22,7 @@ ARROWS = {
     "models": {"errors", "progress", "files", "atomic", "engine", "kernels", "text"},
     "storage": {"errors", "files", "atomic", "models", "text", "tensor_file", "undertow"},
     "results": {"errors", "progress", "files", "atomic", "engine", "kernels", "models", "text", "storage"},
-    "view": {"errors", "files", "atomic", "models", "text", "results"},
+    "view": {"errors", "files", "atomic", "kernels", "models", "text", "results"},
     "adapters": {"errors", "files", "atomic", "models", "text"},
     "neural": {"errors", "progress", "engine", "kernels", "models", "text"},
     "cli": {

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertow.errors import missing_extra
+from undertow.kernels.types import F64
 from undertow.models.dynamic.map_data import MapData
 from undertow.view.map_geometry import census, extent, label_order, picture_positions, plane
-
-Floats = NDArray[np.float64]
 
 INK, PAPER, FAINT, GHOST = "#1c2733", "#fbfaf7", "#616c76", "#efece4"
 KIND_COLOURS, KIND_MARKS = ("#14607a", "#b0511b"), ("o", "D")
@@ -95,7 +94,7 @@ class FrameDrawer:
             )
         self._labels(nearest, xy, weights, area)
 
-    def _trails(self, kind: int, frame: int, share: float, xy: Floats, colour: str) -> None:
+    def _trails(self, kind: int, frame: int, share: float, xy: F64, colour: str) -> None:
         from matplotlib.collections import LineCollection
 
         mine = np.flatnonzero(self._kind == kind)
@@ -110,7 +109,7 @@ class FrameDrawer:
             alpha = 0.35 * (1 - age / (TRAIL + 1))
             self._axes.add_collection(LineCollection(list(lines), colors=colour, alpha=alpha, linewidths=0.9, zorder=1))
 
-    def _labels(self, frame: int, xy: Floats, weights: Floats, area: Floats) -> None:
+    def _labels(self, frame: int, xy: F64, weights: F64, area: F64) -> None:
         """Names beside dots, greedily, the weightiest first; no name upon another."""
         pixels = self._axes.transData.transform(xy)
         width, height = SIZE[0] * DPI, SIZE[1] * DPI * 0.93
@@ -171,7 +170,7 @@ class FrameDrawer:
         return rgb
 
 
-def _clash(box: Floats, boxes: Floats) -> bool:
+def _clash(box: F64, boxes: F64) -> bool:
     return bool(
         ((box[0] < boxes[:, 2]) & (boxes[:, 0] < box[2]) & (box[1] < boxes[:, 3]) & (boxes[:, 1] < box[3])).any()
     )

@@ -8,17 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertow.errors import InputError
+from undertow.kernels.types import F64
 from undertow.models.dynamic.map_data import MapData
-
-Floats = NDArray[np.float64]
 
 
 class Plane(NamedTuple):
     """The map in drawing coordinates: one rotation of all frames, so that distances and movements do not change."""
 
-    positions: Floats  # (T, n, d), the axes with the widest spread first
-    covariances: Floats  # (T, n, k, k), k = min(d, 2): of the axes that are shown
-    variances: Floats  # (T, n, d) along every axis
+    positions: F64  # (T, n, d), the axes with the widest spread first
+    covariances: F64  # (T, n, k, k), k = min(d, 2): of the axes that are shown
+    variances: F64  # (T, n, d) along every axis
     shown: float  # share of the spread that the shown axes hold, 1 for d <= 2
 
 
@@ -72,7 +71,7 @@ def plane(data: MapData) -> Plane:
     return Plane(centred @ axes, turned, variances, shown)
 
 
-def chance_distance(data: MapData) -> Floats:
+def chance_distance(data: MapData) -> F64:
     """(T,) the distance at which an entity of the first kind and one of the second meet just as often as by chance.
 
     The model's p(i, j) = p_i p_j exp(−d²) / Z is p_i p_j where d² = −log Z. All distances of a time may grow together
@@ -86,11 +85,11 @@ def chance_distance(data: MapData) -> Floats:
         _log_mean_affinity(x[first], w[first], x[second], w[second])
         for x, w in zip(data.positions, data.weights, strict=True)
     ]
-    chance: Floats = np.sqrt(np.maximum(-np.array(log_Z), 0.0))
+    chance: F64 = np.sqrt(np.maximum(-np.array(log_Z), 0.0))
     return chance
 
 
-def _log_mean_affinity(x: Floats, w_x: Floats, y: Floats, w_y: Floats) -> float:
+def _log_mean_affinity(x: F64, w_x: F64, y: F64, w_y: F64) -> float:
     """log Σ p_i p_j exp(−|x_i − y_j|²) with weights made to sum to 1; all alike where nothing was seen."""
     p = w_x / w_x.sum() if w_x.sum() > 0 else np.full(len(w_x), 1 / len(w_x))
     q = w_y / w_y.sum() if w_y.sum() > 0 else np.full(len(w_y), 1 / len(w_y))
@@ -114,7 +113,7 @@ def census(data: MapData) -> str:
     return " and ".join(f"{thousands(count)} {kind}" for kind, count in counts if count)
 
 
-def time_places(times: list[str]) -> Floats:
+def time_places(times: list[str]) -> F64:
     """The position of each time between 0 and 1: proportional if all times are increasing numbers.
 
     Else evenly spaced.
@@ -126,11 +125,11 @@ def time_places(times: list[str]) -> Floats:
     except ValueError:
         places = np.arange(float(len(times)))
     span = places[-1] - places[0]
-    out: Floats = (places - places[0]) / (span if span > 0 else 1.0)
+    out: F64 = (places - places[0]) / (span if span > 0 else 1.0)
     return out
 
 
-def picture_positions(data: MapData, shown: Plane) -> Floats:
+def picture_positions(data: MapData, shown: Plane) -> F64:
     """(T, n, 2) where everything is drawn; with one dimension, time runs from left to right."""
     if shown.positions.shape[-1] > 1:
         return shown.positions[..., :2]
@@ -140,7 +139,7 @@ def picture_positions(data: MapData, shown: Plane) -> Floats:
     return np.stack([np.broadcast_to(x[:, None], y.shape), y], axis=-1)
 
 
-def extent(positions: Floats, weights: Floats, wide: float) -> tuple[tuple[float, float], tuple[float, float]]:
+def extent(positions: F64, weights: F64, wide: float) -> tuple[tuple[float, float], tuple[float, float]]:
     """Limits of x and y that contain nearly all observed positions, `wide` times as wide as high."""
     seen = weights > 0
     xy = positions[seen] if seen.any() else positions.reshape(-1, 2)

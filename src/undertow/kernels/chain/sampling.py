@@ -29,11 +29,11 @@ from undertow.kernels.types import F32, I64
 
 
 def next_state(tables: Any, state: Any, rng: Any) -> Any:
-    raise NotImplementedError(type(tables).__name__)
+    raise TypeError(f"{type(tables).__name__} is no chain that compiled code knows")
 
 
 def draw_word(tables: Any, state: Any, rng: Any) -> Any:
-    raise NotImplementedError(type(tables).__name__)
+    raise TypeError(f"{type(tables).__name__} is no chain that compiled code knows")
 
 
 def sample(
