@@ -45,20 +45,26 @@ local = Case(
     has_score=False,
 )
 crf = Case(
-    "crf-tagger", small(SelfTaughtCRF, features=[Vectors(MODEL)], n_iter=4), has_transform=False, has_score=False
+    "crf-tagger",
+    small(SelfTaughtCRF, features=[Vectors(MODEL)], n_iter=4),
+    has_transform=False,
+    has_score=False,
+    uses_randomness=False,
 )
-# CRFsuite draws no random number, and keeps nothing of a fit that was interrupted
-NOT_OF_CRF = {"check_deterministic", "check_random_state", "check_interrupt_keeps_last_iteration"}
+batches = Case(
+    "crf-tagger-minibatch",
+    small(SelfTaughtCRF, features=[Vectors(MODEL)], n_iter=3, algorithm="minibatch", batch_size=8, random_state=0),
+    has_transform=False,
+    has_score=False,
+)
 PAIRS = [
     pytest.param(check, case, id=f"{case.name}-{check.__name__}")
-    for case in (local, crf)
+    for case in (local, crf, batches)
     for check, needs in CHECKS
-    if all(getattr(case, need) for need in needs) and not (case is crf and check.__name__ in NOT_OF_CRF)
+    if all(getattr(case, need) for need in needs)
 ]
 
 
 @pytest.mark.parametrize(("check", "case"), PAIRS)
 def test_contract(check: Check, case: Case) -> None:
-    if case is crf:
-        pytest.importorskip("pycrfsuite", reason="python-crfsuite is not installed")
     check(case)

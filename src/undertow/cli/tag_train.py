@@ -13,7 +13,14 @@ from undertow.progress import Progress
 
 # kind -> parameter -> option; an option of the other kind is an error, not ignored
 OPTIONS = {
-    "crf": {"window": "--window", "l1": "--l1", "l2": "--l2", "n_iter": "--iterations", "algorithm": "--algorithm"},
+    "crf": {
+        "window": "--window",
+        "l1": "--l1",
+        "l2": "--l2",
+        "n_iter": "--iterations",
+        "algorithm": "--algorithm",
+        "random_state": "--seed",
+    },
     "local": {"n_hidden": "--hidden", "n_iter": "--iterations", "random_state": "--seed"},
 }
 
@@ -39,14 +46,14 @@ OPTIONS = {
 @click.option("--l2", type=click.FloatRange(0), help="L2 penalty (crf).  [default: 1]")
 @click.option(
     "--algorithm",
-    type=click.Choice(["lbfgs", "perceptron"]),
-    help="Training algorithm (crf); use 5 to 10 iterations with perceptron.  [default: lbfgs]",
+    type=click.Choice(["lbfgs", "minibatch"]),
+    help="Training algorithm (crf); use 5 to 10 iterations with minibatch.  [default: lbfgs]",
 )
 @click.option("--hidden", "n_hidden", type=click.IntRange(1), help="Number of hidden units (local).  [default: 25]")
 @click.option(
     "--iterations", "n_iter", type=click.IntRange(1), help="Maximum number of iterations.  [default: crf 100, local 30]"
 )
-@click.option("--seed", "random_state", type=click.IntRange(0), help="Seed of the random generator (local).")
+@click.option("--seed", "random_state", type=click.IntRange(0), help="Seed of the random generator.")
 @labelled_options
 @overwrite_option
 @json_option

@@ -1,22 +1,34 @@
-"""A linear-chain CRF over the spelling of words and the features of models, fitted by CRFsuite."""
+"""A linear-chain CRF over the spelling of words and the features of models."""
 
 from __future__ import annotations
 
-import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from undertow.engine import Engine
-from undertow.errors import FormatError, InputError, missing_extra
-from undertow.kernels.types import F32
-from undertow.models.base import SavedState, TensorSpec
-from undertow.models.constraints import CALLBACKS, Checked, Choice, Constraint, Flag, Number, Whole, check_callbacks
-from undertow.models.fitting import Callback, TrainingEvent
+from undertow.engine import Engine, count_workers
+from undertow.engine.blas import one_blas_thread
+from undertow.errors import FormatError, InputError, short
+from undertow.kernels.chain import crf as kernel
+from undertow.kernels.chain.nbest import n_best_paths
+from undertow.kernels.types import F32, F64, I64
+from undertow.models.base import SavedState, TensorSpec, check_engine
+from undertow.models.constraints import (
+    CALLBACKS,
+    N_JOBS,
+    RANDOM_STATE,
+    Checked,
+    Choice,
+    Constraint,
+    Flag,
+    Number,
+    Whole,
+    check_random_state,
+)
+from undertow.models.fitting import Callback, CheckpointSource, Iteration, open_checkpoint, run_iterations
+from undertow.results.tagging import crf_training as training
 from undertow.results.tagging.base import (
     Tagger,
     TaggerInput,
@@ -27,18 +39,30 @@ from undertow.results.tagging.base import (
     checked_words,
     token_batches,
 )
-from undertow.results.tagging.crf_file import check_model_bytes
-from undertow.results.tagging.representation import Features, FeatureSources, Representation
-from undertow.results.tagging.word_features import WordFeatures
+from undertow.results.tagging.crf_features import Extra, FeatureReader, checked_extra
+from undertow.results.tagging.crf_training import CRFWeights
+from undertow.results.tagging.representation import FeatureSources
+from undertow.results.tagging.scores import Report
 
-ALGORITHMS = {"lbfgs": "lbfgs", "perceptron": "ap"}  # our names and CRFsuite's
+ALGORITHMS = ("lbfgs", "minibatch")
+LARGEST_WEIGHT = 1e9
+PREDICT_TOKENS = 1 << 15  # scores of so many tokens are held at a time
+
+
+def _check_prior(value: Any) -> None:
+    if value is None:
+        return
+    if not isinstance(value, CRFTagger):
+        raise InputError(f"CRFTagger: prior={short(value)} must be a fitted CRFTagger, or None.")
+    value._check_fitted()
 
 
 class CRFTagger(Tagger):
     """A linear-chain conditional random field over spelling features and the features of models.
 
-    Needs python-crfsuite (the extra `crf`). Training holds every feature of every token in memory, 16 bytes each:
-    vectors of 400 numbers make that 6 kB per token. Ctrl-C ends the fit and leaves the tagger as it was.
+    Its objective is CRFsuite's: the log-likelihood minus l1 · Σ|w| + l2 · Σw², with weights for the pairs of feature
+    and tag that occur in training, for all numbers of vectors, and for all transitions. Ctrl-C keeps the last finished
+    iteration.
 
     Parameters
     ----------
@@ -51,11 +75,27 @@ class CRFTagger(Tagger):
         Weights of the penalties on absolute and squared weights.
     n_iter
         Iterations at most.
+    tol
+        Training stops when the objective has changed by less than this share of itself in ten iterations.
     lexical
         False leaves the spelling out.
     algorithm
-        "lbfgs" maximizes the penalized likelihood. "perceptron" (averaged) needs 5 to 10 iterations, but has no
-        penalties, does worse with vectors, and its probabilities mean little.
+        "lbfgs" maximizes the penalized likelihood over all sentences. "minibatch" comes near that in 5 to 10 passes
+        (AdaGrad); it knows no l1.
+    batch_size, learning_rate
+        Of "minibatch": tokens in a gradient step, and how far the first one goes.
+    class_weight
+        Weights of tags: a dict of tag → number (1 for those left out), or "balanced" for the inverse of their
+        frequencies. A sentence counts as the mean of the weights of its tags.
+    prior
+        An earlier CRFTagger on the same features, or None. Training starts from its weights, the penalty l2 pulls
+        towards them in the place of 0, and what the new sentences do not show stays as it was.
+    warm_start
+        Whether a second `fit` starts from the weights of the first.
+    n_jobs
+        Threads of "lbfgs" and of predictions; −1 for as many as there are processors. Their number changes no bit.
+    random_state
+        Seed or generator, for the order of mini-batches.
     callbacks
         Functions of a `TrainingEvent`, called after each iteration.
 
@@ -63,11 +103,16 @@ class CRFTagger(Tagger):
     ----------
     labels_ : list of str
         The tags, sorted.
+    weights_ : CRFWeights
+        The weights that are not 0.
+    attributes_ : dict
+        Names of the sparse features and their rows in `weights_`.
     history_ : list of float
-        Minus CRFsuite's objective after each iteration: the penalized log-likelihood, or minus the perceptron's shares
-        of wrong tags, summed over the sentences.
+        The penalized log-likelihood after each iteration.
     vocabulary_ : Vocabulary
         The words of the labelled text with their counts.
+    has_extra_ : bool
+        Whether it reads extra columns.
     scheme_, features_, tokenizer_, columns_
         How the tags mark spans, what is read, and how files and running text are read.
 
@@ -80,16 +125,30 @@ class CRFTagger(Tagger):
     """
 
     kind = "crf-tagger"
+    format_version = 2  # 1 held a model of CRFsuite
+    unsaved_params: ClassVar[frozenset[str]] = frozenset({"callbacks", "features", "prior"})
     constraints: ClassVar[Mapping[str, Constraint]] = {
         "features": Checked(check_features),
         "window": Whole(0, 10),
         "l1": Number(0, 1e9),
         "l2": Number(0, 1e9),
         "n_iter": Whole(1, 100_000),
+        "tol": Number(0, 1),
         "lexical": Flag(),
         "algorithm": Choice(*ALGORITHMS),
+        "batch_size": Whole(1),
+        "learning_rate": Number(0, 1e3),
+        "class_weight": Checked(training.check_class_weight),
+        "prior": Checked(_check_prior),
+        "warm_start": Flag(),
+        "n_jobs": N_JOBS,
+        "random_state": RANDOM_STATE,
         "callbacks": CALLBACKS,
     }
+
+    weights_: CRFWeights
+    attributes_: dict[str, int]
+    has_extra_: bool
 
     def __init__(
         self,
@@ -99,8 +158,16 @@ class CRFTagger(Tagger):
         l1: float = 0.0,
         l2: float = 1.0,
         n_iter: int = 100,
+        tol: float = 1e-5,
         lexical: bool = True,
         algorithm: str = "lbfgs",
+        batch_size: int = 512,
+        learning_rate: float = 0.3,
+        class_weight: Mapping[str, float] | str | None = None,
+        prior: CRFTagger | None = None,
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        random_state: int | np.random.Generator | None = None,
         callbacks: Sequence[Callback] | None = None,
     ) -> None:
         self.features = features
@@ -108,12 +175,28 @@ class CRFTagger(Tagger):
         self.l1 = l1
         self.l2 = l2
         self.n_iter = n_iter
+        self.tol = tol
         self.lexical = lexical
         self.algorithm = algorithm
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.class_weight = class_weight
+        self.prior = prior
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+        self.random_state = random_state
         self.callbacks = callbacks
 
-    def fit(self, X: TaggerInput, y: TagLists, *, engine: Engine | None = None) -> Self:
-        """Train on labelled sentences; Ctrl-C leaves the tagger as it was.
+    def fit(
+        self,
+        X: TaggerInput,
+        y: TagLists,
+        *,
+        extra: Extra = None,
+        engine: Engine | None = None,
+        checkpoint: CheckpointSource = None,
+    ) -> Self:
+        """Train on labelled sentences; Ctrl-C after the first iteration keeps the last finished one.
 
         Parameters
         ----------
@@ -121,8 +204,13 @@ class CRFTagger(Tagger):
             Token lists.
         y
             Tag lists.
+        extra
+            More to read: for each sentence a list with, for each token, a word (such as the tag of another tagger),
+            a list of words, or a dict of name → word or number. `predict` must then be given it too.
         engine
-            Refused: CRFsuite trains on this machine, in one thread.
+            Refused: a CRF is trained on this machine; `n_jobs` sets its threads.
+        checkpoint
+            A directory for the state of an unfinished fit, from which the same call goes on.
 
         Returns
         -------
@@ -135,176 +223,290 @@ class CRFTagger(Tagger):
             If a parameter is invalid or the tags do not fit the tokens.
         """
         self._check_params()
-        if engine is not None:
-            raise InputError("CRFTagger: CRFsuite trains on this machine, in one thread: leave out engine.")
-        callbacks = check_callbacks(self.callbacks)
+        check_engine("CRFTagger", engine)
         features = check_features(self.features)
-        if not (self.lexical or features):
+        if not (self.lexical or features or extra is not None):
             raise InputError("CRFTagger: lexical=False leaves nothing to read: give features.")
-        crfsuite = _crfsuite()
         words = checked_words(X)
         tags = checked_tags(y, [len(s) for s in words])
         check_trainable(tags)
-        trainer = _trainer(crfsuite, ALGORITHMS[self.algorithm], self.n_iter, callbacks)
-        # CRFsuite leaves out a feature whose values add up to less than minfreq, which is 0 unless told otherwise: of a
-        # vector's numbers it would drop half the weights, and which ones would depend on the signs of the axes
-        trainer.set_params(
-            {"max_iterations": self.n_iter, "feature.possible_transitions": True, "feature.minfreq": -1e300}
-        )
-        if self.algorithm == "lbfgs":
-            trainer.set_params({"c1": self.l1, "c2": self.l2})
-        for items, sentence_tags in zip(self._items(words, features), tags, strict=True):
-            if sentence_tags:
-                trainer.append(crfsuite.ItemSequence(items), sentence_tags)
-        with tempfile.TemporaryDirectory() as place:
-            path = Path(place) / "model"
-            trainer.train(str(path))
-            blob = path.read_bytes()
-        self._open_blob(blob)
+        columns = checked_extra(extra, words)
+        if columns is not None and any(f.name == "extra" for f in features):
+            raise InputError("CRFTagger: a representation is called 'extra', as the extra columns are: rename it.")
+        names: dict[str, int] = {}
+        with one_blas_thread():
+            tokens = FeatureReader(features, self.window, self.lexical, names).read(words, columns, grow=True)
+            labels, problem = self._problem(tokens, tags, names)
+            start, centre = self._start(problem, names, labels)
+            penalty = training.Penalty(self.l1, self.l2, centre)
+            data = (tokens, problem.gold, problem.weight, start, np.zeros(0) if centre is None else centre)
+            with open_checkpoint(checkpoint, self._without_models(), data) as saved:
+                result = run_iterations(
+                    self._iterations(problem, penalty, start, saved.state),
+                    n_iter=self.n_iter,
+                    unit="iteration" if self.algorithm == "lbfgs" else "pass",
+                    callbacks=self.callbacks,
+                    checkpoint=saved,
+                )
         self._set_common(words, tags, features)
-        # if zero weights are optimal, no iteration is reported: then the history is their likelihood
-        at_zero = -float(np.log(len(self.labels_)) * sum(map(len, tags)))
-        self.history_ = trainer.objectives or [at_zero]
+        self.labels_ = labels
+        self.weights_, self.attributes_ = training.packed(problem, result.params, names)
+        self.has_extra_ = columns is not None
+        self.history_ = result.history
+        self._open_reader()
         return self
 
-    def predict(self, X: TaggerInput) -> list[list[str]]:
+    def _problem(
+        self, tokens: kernel.Tokens, tags: list[list[str]], names: dict[str, int]
+    ) -> tuple[list[str], kernel.Problem]:
+        """The tags and what is learned from; names and tags of the prior join them."""
+        prior, kept = self.prior, None
+        labels = sorted({tag for s in tags for tag in s}.union([] if prior is None else prior.labels_))
+        index = {label: i for i, label in enumerate(labels)}
+        gold = np.array([index[tag] for s in tags for tag in s], dtype=np.int32)
+        if prior is not None:
+            kept = training.kept_pairs(prior.weights_, prior.attributes_, prior.labels_, names, labels)
+        pairs = kernel.observed_pairs(tokens, gold, len(names), len(labels), kept)
+        weight = training.sentence_weights(self.class_weight, gold, tokens.bounds, labels)
+        return labels, kernel.Problem(tokens, gold, weight, pairs, len(labels))
+
+    def _start(self, problem: kernel.Problem, names: dict[str, int], labels: list[str]) -> tuple[F64, F64 | None]:
+        """The first weights, and those to which the penalty pulls (None: 0)."""
+
+        def of(tagger: CRFTagger) -> F64:
+            old = (tagger.weights_, tagger.attributes_, tagger.labels_)
+            return training.aligned(*old, problem, names, labels)
+
+        centre = None if self.prior is None else of(self.prior)
+        if self.warm_start and self.__sklearn_is_fitted__():
+            return of(self), centre
+        return np.zeros(problem.n_weights()) if centre is None else centre.copy(), centre
+
+    def _iterations(
+        self, problem: kernel.Problem, penalty: training.Penalty, start: F64, resume_from: Any
+    ) -> Iterator[Iteration[F64]]:
+        if self.algorithm == "lbfgs":
+            n_threads = count_workers(self.n_jobs)
+            return training.lbfgs(problem, penalty, start, self.n_iter, self.tol, n_threads, resume_from)
+        rng = check_random_state(self.random_state)
+        return training.minibatch(
+            problem, penalty, start, self.n_iter, self.batch_size, self.learning_rate, rng, resume_from
+        )
+
+    def _check_params(self) -> None:
+        super()._check_params()
+        if self.algorithm == "minibatch" and self.l1 > 0:
+            raise InputError(f'CRFTagger: l1={self.l1} needs algorithm="lbfgs": leave it 0 with "minibatch".')
+
+    def _without_models(self) -> CRFTagger:
+        """A tagger with the same parameters but the models it reads, which the arrays stand for."""
+        return CRFTagger(**{**self.get_params(), "features": None, "prior": None})
+
+    def _open_reader(self) -> None:
+        self._reader = FeatureReader(self.features_, self.window, self.lexical, self.attributes_)
+
+    def predict(self, X: TaggerInput, *, extra: Extra = None) -> list[list[str]]:
         """Tag sentences.
 
         Parameters
         ----------
         X
             Sentences, as in `fit`.
+        extra
+            Extra columns, if `fit` was given some.
 
         Returns
         -------
         list of lists of str
             The most probable tags of each sentence as a whole.
         """
-        return [tags for tags, _ in self._tagged(X, marginals=False)]
+        out: list[list[str]] = []
+        for bounds, scores in self._scores(X, extra):
+            best = kernel.best_labels(scores, bounds, self.weights_.transition)
+            out += [self._named(states) for states in np.split(best, bounds[1:-1])]
+        return out
 
-    def predict_proba(self, X: TaggerInput) -> list[F32]:
+    def predict_proba(self, X: TaggerInput, *, extra: Extra = None) -> list[F32]:
         """Marginal probabilities of the tags.
 
         Parameters
         ----------
         X
             Sentences, as in `fit`.
+        extra
+            Extra columns, if `fit` was given some.
 
         Returns
         -------
         list of float32 arrays (n_tokens, n_labels)
             One for each sentence; columns are those of `labels_`.
         """
-        return [p for _, p in self._tagged(X, marginals=True)]
+        out: list[F32] = []
+        for bounds, scores in self._scores(X, extra):
+            p, _ = kernel.marginals(scores, bounds, self.weights_.transition, count_workers(self.n_jobs))
+            out += np.split(p.astype(np.float32), bounds[1:-1])
+        return out
 
-    def _tagged(self, X: TaggerInput, marginals: bool) -> Iterator[tuple[list[str], F32]]:
+    def predict_nbest(self, X: TaggerInput, n: int = 5, *, extra: Extra = None) -> list[list[tuple[list[str], float]]]:
+        """The most probable tag sequences of each sentence.
+
+        Parameters
+        ----------
+        X
+            Sentences, as in `fit`.
+        n
+            How many; a short sentence may have fewer.
+        extra
+            Extra columns, if `fit` was given some.
+
+        Returns
+        -------
+        list of lists of (tags, log_probability)
+            For each sentence, the most probable first.
+
+        Raises
+        ------
+        InputError
+            If n is not a whole number from 1 to 10,000.
+        """
+        Whole(1, 10_000).check("predict_nbest", "n", n)
+        out = []
+        steps = self.weights_.transition.astype(np.float64)
+        for bounds, scores in self._scores(X, extra):
+            _, log_z = kernel.marginals(scores, bounds, steps, count_workers(self.n_jobs))
+            for own, z in zip(np.split(scores, bounds[1:-1]), log_z.tolist(), strict=True):
+                paths, totals = n_best_paths(own, steps, n)
+                out.append([(self._named(p), total - z) for p, total in zip(paths, totals.tolist(), strict=True)])
+        return out
+
+    def score(self, X: TaggerInput, y: TagLists, *, extra: Extra = None) -> float:
+        """Share of the tokens with the right tag.
+
+        Parameters
+        ----------
+        X
+            Sentences, as in `fit`.
+        y
+            A list of tags for each sentence.
+        extra
+            Extra columns, if `fit` was given some.
+
+        Returns
+        -------
+        float
+            From 0 to 1.
+        """
+        return self._scored(X, y, extra=extra)[0].tokens["all"].accuracy or 0.0
+
+    def evaluate(self, X: TaggerInput, y: TagLists, *, extra: Extra = None) -> Report:
+        """Evaluate the tagger on labelled sentences.
+
+        Parameters
+        ----------
+        X
+            Sentences, as in `fit`.
+        y
+            A list of tags for each sentence.
+        extra
+            Extra columns, if `fit` was given some.
+
+        Returns
+        -------
+        Report
+            Accuracy on all, unseen and rare words; precision, recall and F1 of spans if the tags mark spans.
+        """
+        return self._scored(X, y, extra=extra)[0]
+
+    def _named(self, states: I64) -> list[str]:
+        return [self.labels_[k] for k in states.tolist()]
+
+    def _scores(self, X: TaggerInput, extra: Extra) -> Iterator[tuple[I64, F64]]:
+        """Bounds of sentences and scores of their tokens, some sentences at a time."""
         self._check_fitted()
         words = checked_words(X)
-        nothing = np.zeros((0, len(self.labels_)), dtype=np.float32)
-        for tokens, items in zip(words, self._items(words, self.features_), strict=True):
-            tags = self._tagger.tag(items) if tokens else []
-            p = nothing
-            if marginals and tokens:
-                rows = [[self._tagger.marginal(label, i) for label in self.labels_] for i in range(len(tokens))]
-                p = np.array(rows, dtype=np.float32)
-            yield tags, p
-
-    # --- features ---------------------------------------------------------------------------------------
-
-    def _items(self, sentences: list[list[str]], features: list[Representation]) -> Iterator[list[Any]]:
-        """CRFsuite's items of every sentence: per token a list of names, or a dict of name → value."""
-        spell = WordFeatures(self.window)
-        for batch in token_batches(sentences):
-            more = [(f.name, _window_of(f, self.window), checked_features(f, batch)) for f in features]
-            for i, tokens in enumerate(batch):
-                names = spell(tokens) if self.lexical else [["bias"] for _ in tokens]
-                if not features:
-                    yield names
-                    continue
-                items = [dict.fromkeys(row, 1.0) for row in names]
-                for name, window, values in more:
-                    add_window(items, name, window, values[i])
-                yield items
+        if (extra is not None) != self.has_extra_:
+            cure = "give extra=, as in fit" if self.has_extra_ else "leave out extra"
+            raise InputError(f"The tagger learned {'with' if self.has_extra_ else 'without'} extra columns: {cure}.")
+        columns, first = checked_extra(extra, words), 0
+        for batch in token_batches(words, PREDICT_TOKENS):
+            more = None if columns is None else columns[first : first + len(batch)]
+            first += len(batch)
+            with one_blas_thread():
+                tokens = self._reader.read(batch, more, grow=False)
+                n_numbers = len(self.weights_.dense)
+                if len(tokens.row) == 1:  # without tokens nobody knows how many numbers there are
+                    tokens = tokens._replace(dense=np.zeros((0, n_numbers), dtype=np.float32))
+                if tokens.dense.shape[1] != n_numbers:
+                    raise InputError(
+                        f"The vectors have {tokens.dense.shape[1]} numbers, and the tagger learned from {n_numbers}: "
+                        "give the same features."
+                    )
+                scores = kernel.all_scores(tokens, self.weights_, count_workers(self.n_jobs))
+                yield tokens.bounds, scores
 
     # --- saving -----------------------------------------------------------------------------------------
 
-    def _open_blob(self, blob: bytes) -> None:
-        tagger = _crfsuite().Tagger()
-        tagger.open_inmemory(blob)
-        self._tagger = tagger
-        self._blob = blob  # CRFsuite reads from these bytes as long as the tagger lives
-
     def _fitted_scalars(self) -> dict[str, Any]:
-        return {**super()._fitted_scalars(), "model_bytes": len(self._blob)}
+        sizes = {
+            "extra": self.has_extra_,
+            "n_attributes": len(self.attributes_),
+            "n_pairs": len(self.weights_.label),
+            "n_numbers": len(self.weights_.dense),
+            "name_bytes": len(_names_as_bytes(self.attributes_)),
+        }
+        return {**super()._fitted_scalars(), **sizes}
 
     @classmethod
     def _tensor_spec(cls, state: SavedState) -> dict[str, TensorSpec]:
-        return {"crfsuite": TensorSpec("uint8", (state.fitted["model_bytes"],))} | cls._packed_spec(state)
+        fitted = state.fitted
+        K, d, P = len(fitted["labels"]), fitted["n_numbers"], fitted["n_pairs"]
+        return {
+            "attributes": TensorSpec("uint8", (fitted["name_bytes"],)),
+            "start": TensorSpec("int64", (fitted["n_attributes"] + 1,)),
+            "label": TensorSpec("int32", (P,)),
+            "sparse": TensorSpec("float32", (P,)),
+            "dense": TensorSpec("float32", (d, K)),
+            "transition": TensorSpec("float32", (K, K)),
+        } | cls._packed_spec(state)
 
     def _tensors(self) -> dict[str, npt.NDArray[Any]]:
-        return {"crfsuite": np.frombuffer(self._blob, dtype=np.uint8), **self._packed_tensors()}
+        names = np.frombuffer(_names_as_bytes(self.attributes_), dtype=np.uint8)
+        return {"attributes": names, **self.weights_._asdict(), **self._packed_tensors()}
 
     @classmethod
     def _check_values(cls, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
         super()._check_values(tensors, state)
-        check_model_bytes(tensors["crfsuite"].tobytes(), len(state.fitted["labels"]))
+        start, label = tensors["start"], tensors["label"]
+        if start[0] != 0 or start[-1] != len(label) or np.any(np.diff(start) <= 0):
+            raise InputError("the pairs of attributes and tags do not lie one after the other.")
+        if np.any(label < 0) or np.any(label >= len(state.fitted["labels"])):
+            raise InputError("a pair is of a tag that does not exist.")
+        inner = np.ones(len(label), dtype=np.bool_)
+        inner[start[:-1]] = False
+        if np.any(np.diff(label)[inner[1:]] <= 0):
+            raise InputError("the tags of an attribute do not rise.")
+        if not all(
+            np.abs(tensors[name]).max(initial=0.0) <= LARGEST_WEIGHT for name in ("sparse", "dense", "transition")
+        ):
+            raise InputError("a weight is larger than any that training leaves.")
+        _names_from_bytes(tensors["attributes"].tobytes(), len(start) - 1)
 
     def _restore(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
         self._restore_common(tensors, state)
-        self._open_blob(tensors["crfsuite"].tobytes())
-        if sorted(self._tagger.labels()) != self.labels_:
-            raise FormatError("CRFsuite's model has other labels than the tagger.")
-        self._tagger.tag([["bias"]])
-        for label in self.labels_:  # raises if the name of a label does not lead to its number
-            self._tagger.marginal(label, 0)
+        # copies: Numba compiles once more for arrays that cannot be written
+        self.weights_ = CRFWeights(**{name: np.array(tensors[name]) for name in CRFWeights._fields})
+        self.has_extra_ = bool(state.fitted["extra"])
+        self.attributes_ = _names_from_bytes(tensors["attributes"].tobytes(), state.fitted["n_attributes"])
+        self._open_reader()
 
 
-def _crfsuite() -> Any:
-    try:
-        import pycrfsuite
-    except ImportError as e:
-        raise missing_extra("A CRFTagger needs python-crfsuite", "crf") from e
-    return pycrfsuite
+def _names_as_bytes(names: Mapping[str, int]) -> bytes:
+    return "\n".join(names).encode("utf-8")
 
 
-def _trainer(crfsuite: Any, algorithm: str, n_iter: int, callbacks: Sequence[Callback]) -> Any:
-    """A trainer that stores the objective of every iteration and calls the callbacks."""
-    began = time.perf_counter()
-
-    class Trainer(crfsuite.BaseTrainer):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__(algorithm=algorithm, verbose=False)
-            self.objectives: list[float] = []
-
-        def message(self, message: str) -> None:
-            # CRFsuite's own parser of these lines fails on a negative loss
-            if message.startswith("Loss:"):
-                self.objectives.append(-float(message.removeprefix("Loss:")))
-                event = TrainingEvent(len(self.objectives), n_iter, self.objectives[-1], time.perf_counter() - began)
-                for callback in callbacks:
-                    callback(event)
-
-    return Trainer()
-
-
-def _window_of(f: Representation, default: int) -> int:
-    own: int | None = getattr(f, "window", None)
-    return default if own is None else own
-
-
-def checked_features(f: Representation, sentences: list[list[str]]) -> Features:
-    """A representation's features, refused if there is not one dict for every token."""
-    out = f.features(sentences)
-    if [len(rows) for rows in out] != [len(tokens) for tokens in sentences]:
-        raise InputError(f"The features {f.name!r} do not come one for every token: correct its features method.")
-    return out
-
-
-def add_window(items: list[dict[str, float]], name: str, window: int, values: list[dict[str, float]]) -> None:
-    """Give each token the values of its neighbours, under names that say whose and how far away."""
-    for offset in range(-window, window + 1):
-        prefix = f"{name}[{offset}]:"
-        for i, item in enumerate(items):
-            if 0 <= i + offset < len(items):
-                for key, value in values[i + offset].items():
-                    item[prefix + key] = value
+def _names_from_bytes(data: bytes, n: int) -> dict[str, int]:
+    text = data.decode("utf-8")
+    names = {name: i for i, name in enumerate(text.split("\n"))} if text else {}
+    if len(names) != n or text.count("\n") != max(n - 1, 0):
+        raise FormatError(f"its names are not {n} different ones.")
+    return names
