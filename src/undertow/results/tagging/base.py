@@ -1,4 +1,4 @@
-"""What both taggers share: checks of sentences and tags, evaluation, and saving with the models they read."""
+"""What all taggers share: checks of sentences and tags, evaluation, and saving with the models they read."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ TaggerInput = Sentences | Iterable[F32]  # token lists, or the vectors of each s
 TagLists = Iterable[Sequence[str]]
 
 
-class Tagger(Estimator):
-    """What both taggers share. `fit(X, y)` takes token lists and tag lists, `predict(X)` gives tag lists.
+class BaseTagger(Estimator):
+    """What all taggers share. `fit(X, y)` takes token lists and tag lists, `predict(X)` gives tag lists.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class Tagger(Estimator):
 
         Returns
         -------
-        Tagger
+        BaseTagger
             The tagger itself.
 
         Raises
@@ -191,7 +191,7 @@ class Tagger(Estimator):
     # --- scikit-learn -----------------------------------------------------------------------------------
 
     def __sklearn_clone__(self) -> Self:
-        shared = ("callbacks", "features")
+        shared = self.unsaved_params  # callbacks, and models: a copy of either would serve nobody
         return type(self)(**{k: v if k in shared else copy.deepcopy(v) for k, v in self.get_params().items()})
 
     # --- saving -----------------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ def _prefix(number: int) -> str:
 
 
 def _is_ours(model: object) -> bool:
-    return isinstance(model, Estimator) and not isinstance(model, Tagger)
+    return isinstance(model, Estimator) and not isinstance(model, BaseTagger)
 
 
 def _rule(representation: Representation) -> dict[str, Any] | None:

@@ -18,7 +18,7 @@ from undertow.models.base import SavedState, TensorSpec
 from undertow.models.constraints import CALLBACKS, Checked, Choice, Constraint, Flag, Number, Whole, check_callbacks
 from undertow.models.fitting import Callback, TrainingEvent
 from undertow.results.tagging.base import (
-    Tagger,
+    BaseTagger,
     TaggerInput,
     TagLists,
     check_features,
@@ -34,7 +34,7 @@ from undertow.results.tagging.word_features import WordFeatures
 ALGORITHMS = {"lbfgs": "lbfgs", "perceptron": "ap"}  # our names and CRFsuite's
 
 
-class CRFTagger(Tagger):
+class CRFTagger(BaseTagger):
     """A linear-chain conditional random field over spelling features and the features of models.
 
     Needs python-crfsuite (the extra `crf`). Training holds every feature of every token in memory, 16 bytes each:

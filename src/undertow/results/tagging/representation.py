@@ -26,6 +26,7 @@ from undertow.errors import InputError
 from undertow.kernels.types import F32
 from undertow.models.base import Estimator
 from undertow.text.tokenizer import Tokenizer
+from undertow.text.vocabulary import Vocabulary
 
 Sentences = Sequence[Sequence[str]]
 Features = list[list[dict[str, float]]]
@@ -178,7 +179,7 @@ class ModelFeatures(abc.ABC):
         for tokens in sentences:
             for token in tokens:
                 if token not in known:
-                    known[token] = self._respell(token, rule)
+                    known[token] = respelled(token, self.model.vocabulary_, rule, pieces=self.pieces)
         return [[known[token] for token in tokens] for tokens in sentences]
 
     def _ask(self, question: Any, sentences: Sentences) -> list[npt.NDArray[Any]]:
@@ -191,19 +192,8 @@ class ModelFeatures(abc.ABC):
         """The rule by which tokens are spelled; None: as they are."""
         if self.respell is False:
             return None
-        return _word_rule(self.model) or (Tokenizer(sentences="lines") if self.respell else None)
-
-    def _respell(self, token: str, rule: Tokenizer) -> list[str]:
-        if token in self.model.vocabulary_:
-            return [token]
-        plain = _PENN.get(token, token).replace("’", "'")
-        plain = plain.lower() if rule.lower else plain
-        if plain in self.model.vocabulary_:
-            return [plain]
-        pieces = [t for sentence in rule(plain) for t in sentence]
-        if len(pieces) == 1 or (self.pieces and any(map(_has_substance, pieces))):
-            return pieces
-        return [token]  # an unknown word
+        own = word_rule(getattr(self.model, "tokenizer_", None))
+        return own or (Tokenizer(sentences="lines") if self.respell else None)
 
 
 def _has_substance(piece: str) -> bool:
@@ -226,12 +216,26 @@ def _rows_of_heads(rows: npt.NDArray[Any], tokens: list[list[str]]) -> npt.NDArr
     return picked
 
 
-def _word_rule(model: Any) -> Tokenizer | None:
-    """The tokenizer of the model's text if it is undertow's words rule, else None."""
-    own = getattr(model, "tokenizer_", None)
+def word_rule(described: dict[str, Any] | None) -> Tokenizer | None:
+    """The tokenizer that a model or corpus describes if it is undertow's words rule, else None."""
+    own = described
     if not own or own.get("rule") != "words":
         return None
     return Tokenizer(lower=own["lower"], numbers=own["numbers"], hyphens=own["hyphens"], sentences="lines")
+
+
+def respelled(token: str, vocabulary: Vocabulary, rule: Tokenizer, *, pieces: bool) -> list[str]:
+    """A token as the rule would have written it: itself if that is known, or its pieces if they are wanted."""
+    if token in vocabulary:
+        return [token]
+    plain = _PENN.get(token, token).replace("’", "'")
+    plain = plain.lower() if rule.lower else plain
+    if plain in vocabulary:
+        return [plain]
+    parts = [t for sentence in rule(plain) for t in sentence]
+    if len(parts) == 1 or (pieces and any(map(_has_substance, parts))):
+        return parts
+    return [token]  # an unknown word
 
 
 class Vectors(ModelFeatures):
