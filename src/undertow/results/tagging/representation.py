@@ -33,6 +33,7 @@ Features = list[list[dict[str, float]]]
 Arrays = list[F32]
 
 MAX_CACHED = 1_000_000
+MOST_POSTERIORS = 512  # with more states, a model given by itself is read by its most likely states
 STATE_METHODS = {"hmm": "posterior", "fhmm": "viterbi"}  # of `States` where none is given, by the kind of the model
 _PENN = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}", "``": "“", "''": "”"}
 
@@ -495,12 +496,14 @@ class Paths(ModelFeatures):
 ADAPTERS: dict[str, type[ModelFeatures]] = {c.adapter: c for c in (Vectors, States, Posteriors, Paths)}
 
 
-def as_representation(source: Any, view: str | None = None) -> Representation:
-    """A representation as it is; a model in the adapter that `view` names, or in the default one.
+def as_representation(
+    source: Any, view: str | None = None, *, scale: float | None = None, window: int | None = None, pieces: bool = False
+) -> Representation:
+    """A representation as it is; a model in the adapter that `view` names, or in the default one, with these options.
 
-    Without a view, a model with cluster paths is read by `Paths`, one with states by `States`, any other by `Vectors`.
-    The views "states" (or "viterbi"), "posterior" and "path" name the adapters; any other is a view of the model's
-    vectors.
+    Without a view, a model with cluster paths is read by `Paths`; one with states by `Posteriors`, or by `States` if
+    they are many or it has no posterior; any other by `Vectors`. The views "states" (or "viterbi"), "posterior" and
+    "path" name the adapters; any other is a view of the model's vectors. `scale` is for vectors alone.
     """
     if not isinstance(source, Estimator):
         if isinstance(source, Representation):
@@ -509,17 +512,20 @@ def as_representation(source: Any, view: str | None = None) -> Representation:
             f"features={type(source).__name__} is neither a fitted model nor a representation, an object with a name "
             "and features(sentences)."
         )
+    options: dict[str, Any] = {"pieces": pieces, **({} if window is None else {"window": window})}
     if view in ("states", "viterbi") and hasattr(source, "decode"):
         knows_viterbi = "method" in signature(source.decode).parameters
-        return States(source, method="viterbi" if view == "viterbi" and knows_viterbi else None)
+        return States(source, method="viterbi" if view == "viterbi" and knows_viterbi else None, **options)
     named: dict[str | None, type[ModelFeatures]] = {"posterior": Posteriors, "path": Paths}
     if view in named and hasattr(source, named[view].ability):
-        return named[view](source)
+        return named[view](source, **options)
     if view is None:
-        for adapter in (Paths, States):
+        few = getattr(source, "n_states", 0) <= MOST_POSTERIORS
+        adapters: list[type[ModelFeatures]] = [Paths, Posteriors, States] if few else [Paths, States]
+        for adapter in adapters:
             if hasattr(source, adapter.ability):
-                return adapter(source)
-    return Vectors(source, view)
+                return adapter(source, **options)
+    return Vectors(source, view, scale=1.0 if scale is None else scale, **options)
 
 
 def as_representations(features: Any, *, vectors: bool = False) -> list[Representation]:

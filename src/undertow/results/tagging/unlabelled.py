@@ -66,6 +66,8 @@ def open_text(
         return with_sentences(_opened(items, work, n_jobs, progress), words)
     if any(isinstance(item, str | os.PathLike) for item in items):
         raise InputError("text has both file names and token lists: give one kind.")
+    if not any(map(len, items)):
+        raise InputError("text has no token: give some, or leave it out.")
     return Corpus.from_sentences(itertools.chain(items, words), vocab_size=VOCABULARY_SIZE, unknown_classes=True)
 
 
