@@ -47,8 +47,7 @@ local = Case(
 crf = Case(
     "crf-tagger", small(SelfTaughtCRF, features=[Vectors(MODEL)], n_iter=4), has_transform=False, has_score=False
 )
-# CRFsuite draws no random number, and keeps nothing of a fit that was interrupted
-NOT_OF_CRF = {"check_deterministic", "check_random_state", "check_interrupt_keeps_last_iteration"}
+NOT_OF_CRF = {"check_random_state"}  # L-BFGS draws no random number
 PAIRS = [
     pytest.param(check, case, id=f"{case.name}-{check.__name__}")
     for case in (local, crf)
@@ -59,6 +58,4 @@ PAIRS = [
 
 @pytest.mark.parametrize(("check", "case"), PAIRS)
 def test_contract(check: Check, case: Case) -> None:
-    if case is crf:
-        pytest.importorskip("pycrfsuite", reason="python-crfsuite is not installed")
     check(case)

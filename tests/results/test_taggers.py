@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import random
 import shutil
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +16,12 @@ import pytest
 from oracles.naive_crf_features import naive_word_features
 from sentences import is_one_sentence
 from undertow import LDS, Corpus, load
-from undertow.errors import FormatError, InputError, MissingExtraError, NotFittedError, UndertowError
+from undertow.errors import InputError, NotFittedError, UndertowError
 from undertow.results.tagging import CRFTagger, LocalTagger, Vectors, packed_models
-from undertow.results.tagging.crf import add_window
-from undertow.results.tagging.crf_file import check_model_bytes
-from undertow.results.tagging.word_features import WordFeatures, shape
+from undertow.results.tagging.crf_features import FeatureReader
+from undertow.results.tagging.word_features import shape
 from undertow.text.tagged import read_tagged
 from waiting import HANGS
-
-needs_crf = pytest.mark.skipif(find_spec("pycrfsuite") is None, reason="python-crfsuite is not installed")
 
 NOUNS, VERBS = ("river", "bank", "sea", "rain", "money"), ("runs", "sleeps", "falls", "lends")
 
@@ -50,12 +45,11 @@ def model() -> LDS:
 
 
 KINDS = [
-    pytest.param(lambda f=None: CRFTagger(f), id="crf", marks=needs_crf),
+    pytest.param(lambda f=None: CRFTagger(f), id="crf"),
     pytest.param(lambda f=None: LocalTagger(f, random_state=0, n_iter=60, learning_rate=0.02), id="local"),
 ]
 
 
-@needs_crf
 def test_a_corpus_is_tagged_and_evaluated_as_its_token_lists() -> None:
     X, y = sentences(20)
     corpus = Corpus.from_sentences(X)
@@ -77,19 +71,17 @@ class Numbers:
         return [[{"0": self.sign * a, "1": self.sign * b} for a, b in row] for row in draw]
 
 
-@needs_crf
 def test_the_signs_of_numbers_do_not_matter_to_a_crf() -> None:
-    """CRFsuite leaves out what adds up to less than `feature.minfreq`, also of numbers that may be negative."""
     X, y = sentences(40)
     plus, minus = (CRFTagger(Numbers(sign), lexical=False).fit(X, y) for sign in (1.0, -1.0))
-    weights, turned = (t._tagger.info().state_features for t in (plus, minus))
-    assert {k for k in weights if "numbers" in k[0]} == {k for k in turned if "numbers" in k[0]}
-    assert len({k for k in weights if "numbers" in k[0]}) == 2 * len(plus.labels_)
+    assert plus.attributes_ == minus.attributes_ and {"numbers[0]:0", "numbers[0]:1"} <= set(plus.attributes_)
+    for name in ("numbers[0]:0", "numbers[0]:1"):
+        row = plus.attributes_[name]
+        assert plus.weights_.start[row + 1] - plus.weights_.start[row] == len(plus.labels_)
     for a, b in zip(plus.predict_proba(X), minus.predict_proba(X), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
-@needs_crf
 def test_tags_of_another_set_are_refused() -> None:
     tagger = CRFTagger(n_iter=5).fit([["a", "b"]] * 3, [["X", "Y"]] * 3)
     assert tagger.columns_ is None  # nothing was read from a file
@@ -124,7 +116,6 @@ def test_a_tagger_learns_and_says_how_right_it_is(model: LDS, make: Any, tmp_pat
     np.testing.assert_array_equal(loaded.predict_proba(X_test)[0], tagger.predict_proba(X_test)[0])
 
 
-@needs_crf
 def test_a_saved_tagger_needs_nothing_but_its_directory(model: LDS, tmp_path: Path) -> None:
     X, y = sentences(30)
     both = CRFTagger([Vectors(model, "type"), Vectors(model, "smooth", name="context", window=1, scale=3.0)]).fit(X, y)
@@ -142,7 +133,6 @@ def test_a_saved_tagger_needs_nothing_but_its_directory(model: LDS, tmp_path: Pa
     assert done.stdout.strip() == str(loaded.predict([["the", "lake", "runs"]]))
 
 
-@needs_crf
 def test_a_crf_without_a_model_reads_spelling() -> None:
     X, y = sentences(40)
     tagger = CRFTagger().fit(X, y)
@@ -151,7 +141,6 @@ def test_a_crf_without_a_model_reads_spelling() -> None:
     assert flat.score(X, y) == 1.0
 
 
-@needs_crf
 def test_tags_that_mark_spans(tmp_path: Path) -> None:
     X = [["Ann", "Lee", "left", "Rome"], ["Rome", "fell"], ["Ann", "saw", "Bob"]] * 8
     y = [["B-per", "I-per", "O", "B-loc"], ["B-loc", "O"], ["B-per", "O", "B-per"]] * 8
@@ -168,47 +157,62 @@ def test_tags_that_mark_spans(tmp_path: Path) -> None:
         tagger.evaluate([["x", "y"]], [["O", "NN"]])
 
 
-@needs_crf
 def test_one_tag_for_everything_needs_no_iteration(tmp_path: Path) -> None:
     tagger = CRFTagger().fit([["a", "b"]], [["X", "X"]])
     assert tagger.history_ == [0.0] and tagger.predict([["c"]]) == [["X"]]
     tagger.save(tmp_path / "t")
 
 
-@needs_crf
-def test_the_items_that_crfsuite_sees(model: LDS) -> None:
+def names_of(reader: FeatureReader, X: Any, extra: Any = None) -> tuple[Any, list[dict[str, float]]]:
+    """The arrays, and the sparse features of each token by name."""
+    tokens = reader.read(X, extra, grow=True)
+    names = list(reader.attributes)
+    rows = [range(a, b) for a, b in zip(tokens.row, tokens.row[1:], strict=False)]
+    values = tokens.value if len(tokens.value) else np.ones(len(tokens.attribute), dtype=np.float32)
+    return tokens, [{names[tokens.attribute[i]]: float(values[i]) for i in row} for row in rows]
+
+
+def test_what_a_crf_reads(model: LDS) -> None:
     """Against a twin that looks at one token at a time."""
-    X = [["The", "p53-like", "3.5", "GFP", "x"], ["U.S."], ["naïve", "ÉCOLE"]]
-    for window in (0, 2):
-        spelled = WordFeatures(window)
-        for tokens in X:
-            ours = spelled(tokens)
-            assert all(len(names) == len(set(names)) for names in ours)
-            assert [set(names) for names in ours] == [
-                naive_word_features(tokens, i, window) for i in range(len(tokens))
-            ]
+    X = [["The", "p53-like", "3.5", "GFP", "x"], ["U.S."], [], ["naïve", "ÉCOLE"]]
     vectors = Vectors(model, "type", name="v", window=1)
-    (items,) = CRFTagger()._items([X[0]], [vectors])
-    rows = vectors.vectors([X[0]])[0]
-    for i, item in enumerate(items):
-        for offset in (-2, -1, 0, 1, 2):
-            is_there = abs(offset) <= 1 and 0 <= i + offset < 5
-            for d in range(rows.shape[1]):
-                expected = float(rows[i + offset, d]) if is_there else None
-                assert item.get(f"v[{offset}]:{d}") == expected
-        assert set(item) >= naive_word_features(X[0], i, 2)
-    (bare,) = CRFTagger(lexical=False)._items([X[0]], [vectors])
-    assert not any("=" in name for name in bare[0]) and "bias" in bare[0]
+    for window in (0, 2):
+        tokens, items = names_of(FeatureReader([vectors], window, True, {}), X)
+        assert len(tokens.attribute) == sum(map(len, items)), "no name twice"
+        expected = [naive_word_features(s, i, window) for s in X for i in range(len(s))]
+        assert [set(item) for item in items] == expected
+    rows = np.concatenate(vectors.vectors(X))
+    sentence, d = np.repeat(np.arange(4), [len(s) for s in X]), rows.shape[1]
+    assert tokens.dense.shape == (8, 3 * d)
+    for t in range(8):
+        for offset in (-1, 0, 1):
+            is_there = 0 <= t + offset < 8 and sentence[t] == sentence[t + offset]
+            found = tokens.dense[t, (offset + 1) * d : (offset + 2) * d]
+            np.testing.assert_array_equal(found, rows[t + offset] if is_there else np.zeros(d))
+    _, bare = names_of(FeatureReader([vectors], 2, False, {}), X)
+    assert bare == [{"bias": 1.0}] * 8
 
 
 def test_shapes() -> None:
     assert [shape(w) for w in ("McDonald", "p53-like", "3.5", "ÉCOLE")] == ["XxXxxxxx", "xdd-xxxx", "d.d", "XXXXX"]
 
 
+class OfWord:
+    """Named values of words, as dicts."""
+
+    name, window = "s", 1
+
+    def features(self, X: Any) -> Any:
+        return [[{word: float(len(word))} for word in s] for s in X]
+
+
 def test_features_of_neighbours_stay_within_the_sentence() -> None:
-    items: list[dict[str, float]] = [{}, {}]
-    add_window(items, "s", 1, [{"a": 1.0}, {"b": 2.0}])
-    assert items == [{"s[0]:a": 1.0, "s[1]:b": 2.0}, {"s[-1]:a": 1.0, "s[0]:b": 2.0}]
+    _, items = names_of(FeatureReader([OfWord()], 2, False, {}), [["a", "bb"], ["c"]])
+    assert items == [
+        {"bias": 1.0, "s[0]:a": 1.0, "s[1]:bb": 2.0},
+        {"bias": 1.0, "s[-1]:a": 1.0, "s[0]:bb": 2.0},
+        {"bias": 1.0, "s[0]:c": 1.0},
+    ]
 
 
 def test_a_local_tagger_reads_vectors_too(model: LDS, tmp_path: Path) -> None:
@@ -231,22 +235,11 @@ def test_the_scale_of_vectors_does_not_matter(model: LDS) -> None:
     np.testing.assert_allclose(scaled.predict_proba(large)[0], plain.predict_proba(vectors)[0], rtol=1e-4)
 
 
-@needs_crf
 def test_penalties_pull_the_weights_to_zero() -> None:
     X, y = sentences(30)
     sure, strict, sparse = (CRFTagger(**p).fit(X, y) for p in ({"l2": 0.01}, {"l2": 100.0}, {"l1": 5.0, "l2": 0.01}))
     assert sure.predict_proba(X)[0].max() > 0.99 and strict.predict_proba(X)[0].max() < 0.9
-    assert len(sparse._blob) < len(sure._blob) / 2, "l1 leaves most weights out"
-
-
-@needs_crf
-def test_the_perceptron_learns_too(tmp_path: Path) -> None:
-    X, y = sentences(40)
-    tagger = CRFTagger(algorithm="perceptron", n_iter=6).fit(X, y)
-    assert tagger.predict([["the", "moon", "sleeps"]]) == [["D", "N", "V"]]
-    assert 1 <= len(tagger.history_) <= 6 and tagger.history_[-1] >= tagger.history_[0]
-    tagger.save(tmp_path / "t")
-    assert load(tmp_path / "t").predict(X) == tagger.predict(X)
+    assert len(sparse.weights_.label) < len(sure.weights_.label) / 2, "l1 leaves most weights out"
 
 
 def test_a_packed_model_is_checked_as_closely_as_one_of_its_own(model: LDS) -> None:
@@ -297,7 +290,6 @@ class Custom:
         return [[{"long": float(len(word) > 3)} for word in s] for s in sentences]
 
 
-@needs_crf
 def test_features_of_ones_own(tmp_path: Path) -> None:
     X, y = sentences(20)
     tagger = CRFTagger(Custom(), lexical=False).fit(X, y)
@@ -318,16 +310,16 @@ ONE = [["a", "b"]]
 @pytest.mark.parametrize(
     "wrong",
     [
-        pytest.param(lambda m: CRFTagger().fit(ONE, [["X"]]), marks=needs_crf),
-        pytest.param(lambda m: CRFTagger().fit(ONE, None), marks=needs_crf),
-        pytest.param(lambda m: CRFTagger().fit(ONE, [["X", "Y"], ["Z"]]), marks=needs_crf),
-        pytest.param(lambda m: CRFTagger().fit(ONE, [["X", 3]]), marks=needs_crf),
-        pytest.param(lambda m: CRFTagger().fit(ONE, [["X", "a b"]]), marks=needs_crf),
-        pytest.param(lambda m: CRFTagger().fit([["a", "b\0"]], [["X", "Y"]]), marks=needs_crf),
-        pytest.param(lambda m: CRFTagger().fit([[]], [[]]), marks=needs_crf),
-        pytest.param(lambda m: CRFTagger().fit(ONE, [["X", "Y"]]).predict([["\ud800"]]), marks=needs_crf),
-        pytest.param(lambda m: CRFTagger().fit(ONE, [["X", "Y"]]).score([], []), marks=needs_crf),
-        pytest.param(lambda m: CRFTagger(Short()).fit(ONE, [["X", "Y"]]), marks=needs_crf),
+        lambda m: CRFTagger().fit(ONE, [["X"]]),
+        lambda m: CRFTagger().fit(ONE, None),
+        lambda m: CRFTagger().fit(ONE, [["X", "Y"], ["Z"]]),
+        lambda m: CRFTagger().fit(ONE, [["X", 3]]),
+        lambda m: CRFTagger().fit(ONE, [["X", "a b"]]),
+        lambda m: CRFTagger().fit([["a", "b\0"]], [["X", "Y"]]),
+        lambda m: CRFTagger().fit([[]], [[]]),
+        lambda m: CRFTagger().fit(ONE, [["X", "Y"]]).predict([["\ud800"]]),
+        lambda m: CRFTagger().fit(ONE, [["X", "Y"]]).score([], []),
+        lambda m: CRFTagger(Short()).fit(ONE, [["X", "Y"]]),
         lambda m: CRFTagger(window=-1).fit(ONE, [["X", "Y"]]),
         lambda m: CRFTagger(l2=-1.0).fit(ONE, [["X", "Y"]]),
         lambda m: CRFTagger(algorithm="newton").fit(ONE, [["X", "Y"]]),
@@ -344,20 +336,11 @@ ONE = [["a", "b"]]
         lambda m: LocalTagger(Custom()).fit(ONE, [["X", "Y"]]),
         lambda m: LocalTagger(n_iter=1).fit([np.ones((2, 3))], [["X", "Y"]]).predict([np.ones((2, 4))]),
         lambda m: LocalTagger(m, n_iter=1).fit(ONE, [["X", "Y"]]).predict("text"),
-        lambda m: check_model_bytes(b"lCRF" + bytes(60), 3),
-        lambda m: check_model_bytes(b"lCRF", 3),
     ],
 )
 def test_errors_are_one_sentence(model: LDS, wrong: Any) -> None:
     with pytest.raises(UndertowError) as e:
         wrong(model)
-    assert is_one_sentence(str(e.value))
-
-
-def test_without_crfsuite_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pycrfsuite", None)
-    with pytest.raises(MissingExtraError, match=r"undertow\[crf\]") as e:
-        CRFTagger().fit(ONE, [["X", "Y"]])
     assert is_one_sentence(str(e.value))
 
 
@@ -368,7 +351,6 @@ def test_before_fit() -> None:
                 use(ONE)
 
 
-@needs_crf
 def test_real_names(data_dir: Path) -> None:
     """Gene names: a little of the training text gives a tagger that is far better than nothing."""
     path = data_dir / "labelled" / "bc2gm-ner.train.tsv.xz"
@@ -380,34 +362,3 @@ def test_real_names(data_dir: Path) -> None:
     report = tagger.evaluate(X[600:], y[600:])
     assert tagger.scheme_ == "iob2" and report.spans is not None
     assert report.spans["GENE"].f1 > 0.4, report.spans
-
-
-@needs_crf
-def test_no_bytes_of_a_model_lead_crfsuite_out_of_them() -> None:
-    """CRFsuite follows offsets without a look, so what passes our check is opened, asked and tags."""
-    import pycrfsuite
-
-    tagger = CRFTagger(n_iter=3).fit(*sentences(10))
-    n, whole = len(tagger.labels_), tagger._blob
-    check_model_bytes(whole, n)
-    rng = np.random.default_rng(0)
-    refused = 0
-    for _ in range(600):
-        spoilt = bytearray(whole)
-        for _ in range(int(rng.integers(1, 4))):
-            spoilt[int(rng.integers(len(spoilt)))] = int(rng.integers(256))
-        try:
-            check_model_bytes(bytes(spoilt), n)
-        except FormatError as e:
-            assert is_one_sentence(str(e))
-            refused += 1
-            continue
-        opened = pycrfsuite.Tagger()
-        opened.open_inmemory(bytes(spoilt))
-        with contextlib.suppress(UnicodeDecodeError):
-            opened.labels()
-            opened.tag([["bias"], ["w[0]=the", "unheard of"]])
-    assert refused > 100
-    for cut in (0, 40, 48, 60, len(whole) - 1):
-        with pytest.raises(FormatError):
-            check_model_bytes(whole[:cut], n)

@@ -57,8 +57,8 @@ NOT_PARAMETERS = ("text", "held_out", "work")  # of fit
 @click.option("--l2", type=click.FloatRange(0), help="L2 penalty (tagger, crf).  [default: 1]")
 @click.option(
     "--algorithm",
-    type=click.Choice(["lbfgs", "perceptron"]),
-    help="Training algorithm (crf); use 5 to 10 iterations with perceptron.  [default: lbfgs]",
+    type=click.Choice(["lbfgs"]),
+    help="Training algorithm (crf).  [default: lbfgs]",
 )
 @click.option("--hidden", "n_hidden", type=click.IntRange(1), help="Number of hidden units (local).  [default: 25]")
 @click.option(

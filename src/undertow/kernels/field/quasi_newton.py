@@ -42,7 +42,7 @@ def maximize(
         solve = solver(x)
         pairs: list[tuple[F64, F64, float]] = []
         for _ in range(n_steps):
-            step = _direction(gradient, solve, pairs)
+            step = direction(gradient, solve, pairs)
             slope = float((gradient * step).sum())
             if not slope > 2 * tol:
                 return Maximum(x, value, taken, True)
@@ -59,7 +59,7 @@ def maximize(
     return Maximum(x, value, taken, False)
 
 
-def _direction(gradient: F64, solve: Callable[[F64], F64], pairs: list[tuple[F64, F64, float]]) -> F64:
+def direction(gradient: F64, solve: Callable[[F64], F64], pairs: list[tuple[F64, F64, float]]) -> F64:
     """The two-loop recursion: M⁻¹ times the gradient, corrected by the stored pairs."""
     q = gradient.copy()
     weights = []

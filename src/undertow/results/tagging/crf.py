@@ -1,22 +1,22 @@
-"""A linear-chain CRF over the spelling of words and the features of models, fitted by CRFsuite."""
+"""A linear-chain CRF over the spelling of words and the features of models."""
 
 from __future__ import annotations
 
-import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from undertow.engine import Engine
-from undertow.errors import FormatError, InputError, missing_extra
-from undertow.kernels.types import F32
-from undertow.models.base import SavedState, TensorSpec
-from undertow.models.constraints import CALLBACKS, Checked, Choice, Constraint, Flag, Number, Whole, check_callbacks
-from undertow.models.fitting import Callback, TrainingEvent
+from undertow.engine import Engine, count_workers
+from undertow.engine.blas import one_blas_thread
+from undertow.errors import FormatError, InputError
+from undertow.kernels.chain import crf as kernel
+from undertow.kernels.types import F32, F64, I64
+from undertow.models.base import SavedState, TensorSpec, check_engine
+from undertow.models.constraints import CALLBACKS, N_JOBS, Checked, Choice, Constraint, Flag, Number, Whole
+from undertow.models.fitting import Callback, CheckpointSource, open_checkpoint, run_iterations
+from undertow.results.tagging import crf_training as training
 from undertow.results.tagging.base import (
     BaseTagger,
     TaggerInput,
@@ -27,18 +27,21 @@ from undertow.results.tagging.base import (
     checked_words,
     token_batches,
 )
-from undertow.results.tagging.crf_file import check_model_bytes
-from undertow.results.tagging.representation import Features, FeatureSources, Representation
-from undertow.results.tagging.word_features import WordFeatures
+from undertow.results.tagging.crf_features import FeatureReader
+from undertow.results.tagging.crf_training import CRFWeights
+from undertow.results.tagging.representation import FeatureSources
 
-ALGORITHMS = {"lbfgs": "lbfgs", "perceptron": "ap"}  # our names and CRFsuite's
+ALGORITHMS = ("lbfgs",)
+LARGEST_WEIGHT = 1e9
+PREDICT_TOKENS = 1 << 15  # scores of so many tokens are held at a time
 
 
 class CRFTagger(BaseTagger):
     """A linear-chain conditional random field over spelling features and the features of models.
 
-    Needs python-crfsuite (the extra `crf`). Training holds every feature of every token in memory, 16 bytes each:
-    vectors of 400 numbers make that 6 kB per token. Ctrl-C ends the fit and leaves the tagger as it was.
+    Its objective is CRFsuite's: the log-likelihood minus l1 · Σ|w| + l2 · Σw², with weights for the pairs of feature
+    and tag that occur in training, for all numbers of vectors, and for all transitions. Ctrl-C keeps the last finished
+    iteration.
 
     Parameters
     ----------
@@ -51,11 +54,14 @@ class CRFTagger(BaseTagger):
         Weights of the penalties on absolute and squared weights.
     n_iter
         Iterations at most.
+    tol
+        Training stops when the objective has changed by less than this share of itself in ten iterations.
     lexical
         False leaves the spelling out.
     algorithm
-        "lbfgs" maximizes the penalized likelihood. "perceptron" (averaged) needs 5 to 10 iterations, but has no
-        penalties, does worse with vectors, and its probabilities mean little.
+        "lbfgs" maximizes the penalized likelihood.
+    n_jobs
+        Threads; −1 for as many as there are processors. Their number changes no bit.
     callbacks
         Functions of a `TrainingEvent`, called after each iteration.
 
@@ -63,9 +69,12 @@ class CRFTagger(BaseTagger):
     ----------
     labels_ : list of str
         The tags, sorted.
+    weights_ : CRFWeights
+        The weights that are not 0.
+    attributes_ : dict
+        Names of the sparse features and their rows in `weights_`.
     history_ : list of float
-        Minus CRFsuite's objective after each iteration: the penalized log-likelihood, or minus the perceptron's shares
-        of wrong tags, summed over the sentences.
+        The penalized log-likelihood after each iteration.
     vocabulary_ : Vocabulary
         The words of the labelled text with their counts.
     scheme_, features_, tokenizer_, columns_
@@ -80,16 +89,22 @@ class CRFTagger(BaseTagger):
     """
 
     kind = "crf-tagger"
+    format_version = 2  # 1 held a model of CRFsuite
     constraints: ClassVar[Mapping[str, Constraint]] = {
         "features": Checked(check_features),
         "window": Whole(0, 10),
         "l1": Number(0, 1e9),
         "l2": Number(0, 1e9),
         "n_iter": Whole(1, 100_000),
+        "tol": Number(0, 1),
         "lexical": Flag(),
         "algorithm": Choice(*ALGORITHMS),
+        "n_jobs": N_JOBS,
         "callbacks": CALLBACKS,
     }
+
+    weights_: CRFWeights
+    attributes_: dict[str, int]
 
     def __init__(
         self,
@@ -99,8 +114,10 @@ class CRFTagger(BaseTagger):
         l1: float = 0.0,
         l2: float = 1.0,
         n_iter: int = 100,
+        tol: float = 1e-5,
         lexical: bool = True,
         algorithm: str = "lbfgs",
+        n_jobs: int | None = None,
         callbacks: Sequence[Callback] | None = None,
     ) -> None:
         self.features = features
@@ -108,12 +125,16 @@ class CRFTagger(BaseTagger):
         self.l1 = l1
         self.l2 = l2
         self.n_iter = n_iter
+        self.tol = tol
         self.lexical = lexical
         self.algorithm = algorithm
+        self.n_jobs = n_jobs
         self.callbacks = callbacks
 
-    def fit(self, X: TaggerInput, y: TagLists, *, engine: Engine | None = None) -> Self:
-        """Train on labelled sentences; Ctrl-C leaves the tagger as it was.
+    def fit(
+        self, X: TaggerInput, y: TagLists, *, engine: Engine | None = None, checkpoint: CheckpointSource = None
+    ) -> Self:
+        """Train on labelled sentences; Ctrl-C after the first iteration keeps the last finished one.
 
         Parameters
         ----------
@@ -122,7 +143,9 @@ class CRFTagger(BaseTagger):
         y
             Tag lists.
         engine
-            Refused: CRFsuite trains on this machine, in one thread.
+            Refused: a CRF is trained on this machine; `n_jobs` sets its threads.
+        checkpoint
+            A directory for the state of an unfinished fit, from which the same call goes on.
 
         Returns
         -------
@@ -135,37 +158,39 @@ class CRFTagger(BaseTagger):
             If a parameter is invalid or the tags do not fit the tokens.
         """
         self._check_params()
-        if engine is not None:
-            raise InputError("CRFTagger: CRFsuite trains on this machine, in one thread: leave out engine.")
-        callbacks = check_callbacks(self.callbacks)
+        check_engine("CRFTagger", engine)
         features = check_features(self.features)
         if not (self.lexical or features):
             raise InputError("CRFTagger: lexical=False leaves nothing to read: give features.")
-        crfsuite = _crfsuite()
         words = checked_words(X)
         tags = checked_tags(y, [len(s) for s in words])
         check_trainable(tags)
-        trainer = _trainer(crfsuite, ALGORITHMS[self.algorithm], self.n_iter, callbacks)
-        # CRFsuite leaves out a feature whose values add up to less than minfreq, which is 0 unless told otherwise: of a
-        # vector's numbers it would drop half the weights, and which ones would depend on the signs of the axes
-        trainer.set_params(
-            {"max_iterations": self.n_iter, "feature.possible_transitions": True, "feature.minfreq": -1e300}
-        )
-        if self.algorithm == "lbfgs":
-            trainer.set_params({"c1": self.l1, "c2": self.l2})
-        for items, sentence_tags in zip(self._items(words, features), tags, strict=True):
-            if sentence_tags:
-                trainer.append(crfsuite.ItemSequence(items), sentence_tags)
-        with tempfile.TemporaryDirectory() as place:
-            path = Path(place) / "model"
-            trainer.train(str(path))
-            blob = path.read_bytes()
-        self._open_blob(blob)
+        labels = sorted({tag for s in tags for tag in s})
+        index = {label: i for i, label in enumerate(labels)}
+        names: dict[str, int] = {}
+        with one_blas_thread():
+            tokens = FeatureReader(features, self.window, self.lexical, names).read(words, None, grow=True)
+            gold = np.array([index[tag] for s in tags for tag in s], dtype=np.int32)
+            pairs = kernel.observed_pairs(tokens, gold, len(names), len(labels))
+            problem = kernel.Problem(tokens, gold, np.ones(len(words)), pairs, len(labels))
+            penalty = training.Penalty(self.l1, self.l2, None)
+            start = np.zeros(problem.n_weights())
+            n_threads = count_workers(self.n_jobs)
+            with open_checkpoint(checkpoint, self._without_models(), (tokens, gold)) as saved:
+                iterations = training.lbfgs(problem, penalty, start, self.n_iter, self.tol, n_threads, saved.state)
+                result = run_iterations(iterations, n_iter=self.n_iter, callbacks=self.callbacks, checkpoint=saved)
         self._set_common(words, tags, features)
-        # if zero weights are optimal, no iteration is reported: then the history is their likelihood
-        at_zero = -float(np.log(len(self.labels_)) * sum(map(len, tags)))
-        self.history_ = trainer.objectives or [at_zero]
+        self.weights_, self.attributes_ = training.packed(problem, result.params, names)
+        self.history_ = result.history
+        self._open_reader()
         return self
+
+    def _without_models(self) -> CRFTagger:
+        """A tagger with the same parameters but the models it reads, which the arrays stand for."""
+        return CRFTagger(**{**self.get_params(), "features": None})
+
+    def _open_reader(self) -> None:
+        self._reader = FeatureReader(self.features_, self.window, self.lexical, self.attributes_)
 
     def predict(self, X: TaggerInput) -> list[list[str]]:
         """Tag sentences.
@@ -180,7 +205,11 @@ class CRFTagger(BaseTagger):
         list of lists of str
             The most probable tags of each sentence as a whole.
         """
-        return [tags for tags, _ in self._tagged(X, marginals=False)]
+        labels, out = self.labels_, []
+        for bounds, scores in self._scores(X):
+            best = kernel.best_labels(scores, bounds, self.weights_.transition).tolist()
+            out += [[labels[k] for k in best[low:high]] for low, high in zip(bounds, bounds[1:], strict=False)]
+        return out
 
     def predict_proba(self, X: TaggerInput) -> list[F32]:
         """Marginal probabilities of the tags.
@@ -195,116 +224,90 @@ class CRFTagger(BaseTagger):
         list of float32 arrays (n_tokens, n_labels)
             One for each sentence; columns are those of `labels_`.
         """
-        return [p for _, p in self._tagged(X, marginals=True)]
+        out: list[F32] = []
+        for bounds, scores in self._scores(X):
+            p, _ = kernel.marginals(scores, bounds, self.weights_.transition, count_workers(self.n_jobs))
+            out += np.split(p.astype(np.float32), bounds[1:-1])
+        return out
 
-    def _tagged(self, X: TaggerInput, marginals: bool) -> Iterator[tuple[list[str], F32]]:
+    def _scores(self, X: TaggerInput) -> Iterator[tuple[I64, F64]]:
+        """Bounds of sentences and scores of their tokens, some sentences at a time."""
         self._check_fitted()
-        words = checked_words(X)
-        nothing = np.zeros((0, len(self.labels_)), dtype=np.float32)
-        for tokens, items in zip(words, self._items(words, self.features_), strict=True):
-            tags = self._tagger.tag(items) if tokens else []
-            p = nothing
-            if marginals and tokens:
-                rows = [[self._tagger.marginal(label, i) for label in self.labels_] for i in range(len(tokens))]
-                p = np.array(rows, dtype=np.float32)
-            yield tags, p
-
-    # --- features ---------------------------------------------------------------------------------------
-
-    def _items(self, sentences: list[list[str]], features: list[Representation]) -> Iterator[list[Any]]:
-        """CRFsuite's items of every sentence: per token a list of names, or a dict of name → value."""
-        spell = WordFeatures(self.window)
-        for batch in token_batches(sentences):
-            more = [(f.name, _window_of(f, self.window), checked_features(f, batch)) for f in features]
-            for i, tokens in enumerate(batch):
-                names = spell(tokens) if self.lexical else [["bias"] for _ in tokens]
-                if not features:
-                    yield names
-                    continue
-                items = [dict.fromkeys(row, 1.0) for row in names]
-                for name, window, values in more:
-                    add_window(items, name, window, values[i])
-                yield items
+        weights = self.weights_
+        for batch in token_batches(checked_words(X), PREDICT_TOKENS):
+            with one_blas_thread():
+                tokens = self._reader.read(batch, None, grow=False)
+                if len(tokens.row) > 1 and tokens.dense.shape[1] != len(weights.dense):
+                    raise InputError(
+                        f"The vectors have {tokens.dense.shape[1]} numbers, and the tagger learned from "
+                        f"{len(weights.dense)}: give the same features."
+                    )
+                if len(tokens.row) == 1:
+                    tokens = tokens._replace(dense=np.zeros((0, len(weights.dense)), dtype=np.float32))
+                scores = kernel.all_scores(tokens, weights.start, weights.label, weights, count_workers(self.n_jobs))
+                yield tokens.bounds, scores
 
     # --- saving -----------------------------------------------------------------------------------------
 
-    def _open_blob(self, blob: bytes) -> None:
-        tagger = _crfsuite().Tagger()
-        tagger.open_inmemory(blob)
-        self._tagger = tagger
-        self._blob = blob  # CRFsuite reads from these bytes as long as the tagger lives
-
     def _fitted_scalars(self) -> dict[str, Any]:
-        return {**super()._fitted_scalars(), "model_bytes": len(self._blob)}
+        sizes = {
+            "n_attributes": len(self.attributes_),
+            "n_pairs": len(self.weights_.label),
+            "n_numbers": len(self.weights_.dense),
+            "name_bytes": len(_names_as_bytes(self.attributes_)),
+        }
+        return {**super()._fitted_scalars(), **sizes}
 
     @classmethod
     def _tensor_spec(cls, state: SavedState) -> dict[str, TensorSpec]:
-        return {"crfsuite": TensorSpec("uint8", (state.fitted["model_bytes"],))} | cls._packed_spec(state)
+        fitted = state.fitted
+        K, d, P = len(fitted["labels"]), fitted["n_numbers"], fitted["n_pairs"]
+        return {
+            "attributes": TensorSpec("uint8", (fitted["name_bytes"],)),
+            "start": TensorSpec("int64", (fitted["n_attributes"] + 1,)),
+            "label": TensorSpec("int32", (P,)),
+            "sparse": TensorSpec("float32", (P,)),
+            "dense": TensorSpec("float32", (d, K)),
+            "transition": TensorSpec("float32", (K, K)),
+        } | cls._packed_spec(state)
 
     def _tensors(self) -> dict[str, npt.NDArray[Any]]:
-        return {"crfsuite": np.frombuffer(self._blob, dtype=np.uint8), **self._packed_tensors()}
+        names = np.frombuffer(_names_as_bytes(self.attributes_), dtype=np.uint8)
+        return {"attributes": names, **self.weights_._asdict(), **self._packed_tensors()}
 
     @classmethod
     def _check_values(cls, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
         super()._check_values(tensors, state)
-        check_model_bytes(tensors["crfsuite"].tobytes(), len(state.fitted["labels"]))
+        start, label = tensors["start"], tensors["label"]
+        if start[0] != 0 or start[-1] != len(label) or np.any(np.diff(start) <= 0):
+            raise InputError("the pairs of attributes and tags do not lie one after the other.")
+        if np.any(label < 0) or np.any(label >= len(state.fitted["labels"])):
+            raise InputError("a pair is of a tag that does not exist.")
+        inner = np.ones(len(label), dtype=np.bool_)
+        inner[start[:-1]] = False
+        if np.any(np.diff(label)[inner[1:]] <= 0):
+            raise InputError("the tags of an attribute do not rise.")
+        if not all(
+            np.abs(tensors[name]).max(initial=0.0) <= LARGEST_WEIGHT for name in ("sparse", "dense", "transition")
+        ):
+            raise InputError("a weight is larger than any that training leaves.")
+        _names_from_bytes(tensors["attributes"].tobytes(), len(start) - 1)
 
     def _restore(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
         self._restore_common(tensors, state)
-        self._open_blob(tensors["crfsuite"].tobytes())
-        if sorted(self._tagger.labels()) != self.labels_:
-            raise FormatError("CRFsuite's model has other labels than the tagger.")
-        self._tagger.tag([["bias"]])
-        for label in self.labels_:  # raises if the name of a label does not lead to its number
-            self._tagger.marginal(label, 0)
+        # copies: Numba compiles once more for arrays that cannot be written
+        self.weights_ = CRFWeights(**{name: np.array(tensors[name]) for name in CRFWeights._fields})
+        self.attributes_ = _names_from_bytes(tensors["attributes"].tobytes(), state.fitted["n_attributes"])
+        self._open_reader()
 
 
-def _crfsuite() -> Any:
-    try:
-        import pycrfsuite
-    except ImportError as e:
-        raise missing_extra("A CRFTagger needs python-crfsuite", "crf") from e
-    return pycrfsuite
+def _names_as_bytes(names: Mapping[str, int]) -> bytes:
+    return "\n".join(names).encode("utf-8")
 
 
-def _trainer(crfsuite: Any, algorithm: str, n_iter: int, callbacks: Sequence[Callback]) -> Any:
-    """A trainer that stores the objective of every iteration and calls the callbacks."""
-    began = time.perf_counter()
-
-    class Trainer(crfsuite.BaseTrainer):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__(algorithm=algorithm, verbose=False)
-            self.objectives: list[float] = []
-
-        def message(self, message: str) -> None:
-            # CRFsuite's own parser of these lines fails on a negative loss
-            if message.startswith("Loss:"):
-                self.objectives.append(-float(message.removeprefix("Loss:")))
-                event = TrainingEvent(len(self.objectives), n_iter, self.objectives[-1], time.perf_counter() - began)
-                for callback in callbacks:
-                    callback(event)
-
-    return Trainer()
-
-
-def _window_of(f: Representation, default: int) -> int:
-    own: int | None = getattr(f, "window", None)
-    return default if own is None else own
-
-
-def checked_features(f: Representation, sentences: list[list[str]]) -> Features:
-    """A representation's features, refused if there is not one dict for every token."""
-    out = f.features(sentences)
-    if [len(rows) for rows in out] != [len(tokens) for tokens in sentences]:
-        raise InputError(f"The features {f.name!r} do not come one for every token: correct its features method.")
-    return out
-
-
-def add_window(items: list[dict[str, float]], name: str, window: int, values: list[dict[str, float]]) -> None:
-    """Give each token the values of its neighbours, under names that say whose and how far away."""
-    for offset in range(-window, window + 1):
-        prefix = f"{name}[{offset}]:"
-        for i, item in enumerate(items):
-            if 0 <= i + offset < len(items):
-                for key, value in values[i + offset].items():
-                    item[prefix + key] = value
+def _names_from_bytes(data: bytes, n: int) -> dict[str, int]:
+    text = data.decode("utf-8")
+    names = {name: i for i, name in enumerate(text.split("\n"))} if text else {}
+    if len(names) != n or text.count("\n") != max(n - 1, 0):
+        raise FormatError(f"its names are not {n} different ones.")
+    return names

@@ -1,7 +1,9 @@
 """What a model knows about a token, as features that a tagger can read.
 
 A representation is any object with a `name` and a method `features(sentences)` that gives each token a dict of feature
-name → number. The classes below make one from a fitted undertow model; only these are saved with a tagger:
+name → number. It may also have `vectors(sentences)` with `dense = True`, or `sparse_rows(sentences)`: a CRF then reads
+arrays, which takes a fraction of the time. The classes below make one from a fitted undertow model; only these are
+saved with a tagger:
 
     Vectors      `transform(sentences, view)`: one number per dimension
     States       `decode(sentences)`: the most likely state, or one per layer
@@ -17,13 +19,14 @@ from __future__ import annotations
 import abc
 from collections.abc import Iterable, Sequence
 from inspect import signature
-from typing import Any, Protocol, runtime_checkable
+from itertools import islice
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from undertow.errors import InputError
-from undertow.kernels.types import F32
+from undertow.kernels.types import F32, I64
 from undertow.models.base import Estimator
 from undertow.text.tokenizer import Tokenizer
 from undertow.text.vocabulary import Vocabulary
@@ -36,6 +39,46 @@ MAX_CACHED = 1_000_000
 MOST_POSTERIORS = 512  # with more states, a model given by itself is read by its most likely states
 STATE_METHODS = {"hmm": "posterior", "fhmm": "viterbi"}  # of `States` where none is given, by the kind of the model
 _PENN = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}", "``": "“", "''": "”"}
+
+
+class SparseRows(NamedTuple):
+    """Features of tokens as arrays, one token after the other, whatever the sentence.
+
+    Attributes
+    ----------
+    names
+        Of the features.
+    bounds
+        (n_tokens + 1,): where the features of each token begin.
+    ids
+        Of all features of all tokens, as positions in `names`.
+    values
+        Their numbers.
+    """
+
+    names: list[str]
+    bounds: I64
+    ids: I64
+    values: F32
+
+    def dicts(self, lengths: Iterable[int]) -> Features:
+        """The same features as a dict for each token.
+
+        Parameters
+        ----------
+        lengths
+            Numbers of tokens of the sentences.
+
+        Returns
+        -------
+        list of lists of dicts
+            As `Representation.features` gives them.
+        """
+        names, ids, values = self.names, self.ids.tolist(), self.values.tolist()
+        edges = iter(zip(self.bounds[:-1].tolist(), self.bounds[1:].tolist(), strict=True))
+        return [
+            [{names[ids[i]]: values[i] for i in range(low, high)} for low, high in islice(edges, n)] for n in lengths
+        ]
 
 
 @runtime_checkable
@@ -95,6 +138,7 @@ class ModelFeatures(abc.ABC):
 
     ability: str  # the method the model must have
     adapter: str  # the name in files
+    dense = False  # whether a CRF reads `vectors` as one matrix
 
     def __init__(
         self,
@@ -125,6 +169,20 @@ class ModelFeatures(abc.ABC):
         self._spelled_for: object = None  # the vocabulary that the spellings are of
 
     @abc.abstractmethod
+    def sparse_rows(self, sentences: Sentences) -> SparseRows:
+        """Features of the tokens as arrays.
+
+        Parameters
+        ----------
+        sentences
+            Token lists.
+
+        Returns
+        -------
+        SparseRows
+            Those that are 0 are left out.
+        """
+
     def features(self, sentences: Sentences) -> Features:
         """Features of the tokens.
 
@@ -138,6 +196,7 @@ class ModelFeatures(abc.ABC):
         list of lists of dicts
             For each token its features by name; those that are 0 are left out.
         """
+        return self.sparse_rows(sentences).dicts(map(len, sentences))
 
     def options(self) -> dict[str, Any]:
         """The constructor's arguments beside the model.
@@ -265,7 +324,7 @@ class Vectors(ModelFeatures):
     (2, 2)
     """
 
-    ability, adapter = "transform", "vectors"
+    ability, adapter, dense = "transform", "vectors", True
 
     def __init__(
         self,
@@ -308,10 +367,12 @@ class Vectors(ModelFeatures):
             raise InputError(f"{type(self.model).__name__} gives no vectors by transform: use another representation.")
         return [np.asarray(a, dtype=np.float32) * np.float32(self.scale) for a in arrays]
 
-    def features(self, sentences: Sentences) -> Features:
+    def sparse_rows(self, sentences: Sentences) -> SparseRows:
         arrays = self.vectors(sentences)
-        names = [str(i) for i in range(arrays[0].shape[1] if arrays else 0)]
-        return [[dict(zip(names, row, strict=True)) for row in array.tolist()] for array in arrays]
+        d = arrays[0].shape[1] if arrays else 0
+        n = sum(map(len, arrays))
+        values = np.concatenate([a.reshape(-1) for a in arrays]) if arrays else np.zeros(0, dtype=np.float32)
+        return SparseRows([str(i) for i in range(d)], d * np.arange(n + 1), np.tile(np.arange(d), n), values)
 
 
 class States(ModelFeatures):
@@ -356,11 +417,17 @@ class States(ModelFeatures):
     def options(self) -> dict[str, Any]:
         return {**super().options(), "method": self.method}
 
-    def features(self, sentences: Sentences) -> Features:
+    def sparse_rows(self, sentences: Sentences) -> SparseRows:
         method = self.method or STATE_METHODS.get(self.model.kind)
         chosen = {} if method is None else {"method": method}
         codes = self._ask(lambda X: self.model.decode(X, **chosen), sentences)  # type: ignore[attr-defined]
-        return [[_layers(row) for row in _flat(c).tolist()] for c in codes]
+        rows = _side_by_side([_flat(c) for c in codes])
+        n, n_layers = rows.shape
+        # one number for a layer and its state
+        found, ids = np.unique(rows.astype(np.int64) * n_layers + np.arange(n_layers), return_inverse=True)
+        names = [f"{c % n_layers}={c // n_layers}" if n_layers > 1 else str(c) for c in found.tolist()]
+        ones = np.ones(n * n_layers, dtype=np.float32)
+        return SparseRows(names, n_layers * np.arange(n + 1), ids.reshape(-1).astype(np.int64), ones)
 
 
 def _flat(a: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -368,8 +435,10 @@ def _flat(a: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return a.reshape(len(a), int(np.prod(a.shape[1:])))
 
 
-def _layers(row: list[Any]) -> dict[str, float]:
-    return {f"{layer}={int(code)}" if len(row) > 1 else str(int(code)): 1.0 for layer, code in enumerate(row)}
+def _side_by_side(arrays: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """The rows of all sentences; an empty sentence may not know how many columns there are."""
+    filled = [a for a in arrays if len(a)]
+    return np.concatenate(filled) if filled else np.zeros((0, 1))
 
 
 class Posteriors(ModelFeatures):
@@ -430,15 +499,11 @@ class Posteriors(ModelFeatures):
         arrays = self._ask(self.model.posterior, sentences)  # type: ignore[attr-defined]
         return [_flat(np.asarray(a, dtype=np.float32)) for a in arrays]
 
-    def features(self, sentences: Sentences) -> Features:
-        out = []
-        for array in self.vectors(sentences):
-            rows: list[dict[str, float]] = [{} for _ in range(len(array))]
-            at = np.nonzero(array > self.least)
-            for i, state, p in zip(*(x.tolist() for x in at), array[at].tolist(), strict=True):
-                rows[i][str(state)] = p
-            out.append(rows)
-        return out
+    def sparse_rows(self, sentences: Sentences) -> SparseRows:
+        p = _side_by_side(self.vectors(sentences))
+        token, state = np.nonzero(p > self.least)
+        bounds = np.searchsorted(token, np.arange(len(p) + 1))
+        return SparseRows([str(i) for i in range(p.shape[1])], bounds, state, p[token, state].astype(np.float32))
 
 
 class Paths(ModelFeatures):
@@ -482,15 +547,21 @@ class Paths(ModelFeatures):
     def options(self) -> dict[str, Any]:
         return {**super().options(), "prefixes": list(self.prefixes)}
 
-    def features(self, sentences: Sentences) -> Features:
-        return [[self._word(pieces[_head(pieces)]) for pieces in tokens] for tokens in self._cut(sentences)]
+    def sparse_rows(self, sentences: Sentences) -> SparseRows:
+        words = [pieces[_head(pieces)] for tokens in self._cut(sentences) for pieces in tokens]
+        types = {word: i for i, word in enumerate(dict.fromkeys(words))}
+        known: dict[str, int] = {}
+        rows = [[known.setdefault(name, len(known)) for name in self._prefixes(word)] for word in types]
+        ids = [i for word in words for i in rows[types[word]]]
+        bounds = np.cumsum([0, *(len(rows[types[word]]) for word in words)])
+        return SparseRows(list(known), bounds, np.array(ids, dtype=np.int64), np.ones(len(ids), dtype=np.float32))
 
-    def _word(self, word: str) -> dict[str, float]:
+    def _prefixes(self, word: str) -> list[str]:
         try:
             path = self.model.path(word)  # type: ignore[attr-defined]
         except InputError:  # clusters refuse a word that has none
-            return {}
-        return {f"{n}={path[:n]}": 1.0 for n in self.prefixes} if path else {}
+            return []
+        return [f"{n}={path[:n]}" for n in self.prefixes] if path else []
 
 
 ADAPTERS: dict[str, type[ModelFeatures]] = {c.adapter: c for c in (Vectors, States, Posteriors, Paths)}

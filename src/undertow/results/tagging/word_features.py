@@ -9,46 +9,8 @@ feature of its own.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 _RUNS = re.compile(r"(.)\1+")
-MAX_CACHED = 500_000
-
-
-class WordFeatures:
-    """Feature names of tokens with a window of so many words to each side; the features of a word are cached."""
-
-    def __init__(self, window: int) -> None:
-        self.window = window
-        self._own: dict[str, list[str]] = {}
-        self._neighbour: dict[str, list[str]] = {}
-
-    def __call__(self, tokens: Sequence[str]) -> list[list[str]]:
-        """For each token the names of its features; their value is 1."""
-        if len(self._own) > MAX_CACHED:  # the cache must not grow without limit
-            self._own.clear()
-            self._neighbour.clear()
-        out = []
-        for i, token in enumerate(tokens):
-            names = ["bias", *self._of(token)]
-            for offset in range(-self.window, self.window + 1):
-                if offset:
-                    at = i + offset
-                    names += [f"{offset}:{name}" for name in self._near(tokens[at] if 0 <= at < len(tokens) else "")]
-            out.append(names)
-        return out
-
-    def _of(self, word: str) -> list[str]:
-        found = self._own.get(word)
-        if found is None:
-            found = self._own[word] = own_features(word)
-        return found
-
-    def _near(self, word: str) -> list[str]:
-        found = self._neighbour.get(word)
-        if found is None:
-            found = self._neighbour[word] = neighbour_features(word)
-        return found
 
 
 def own_features(word: str) -> list[str]:

@@ -1,0 +1,376 @@
+"""From sentences to the arrays that a CRF reads: one dictionary of attributes, one dense matrix.
+
+A source gives features of items: of word types (spelling) or of tokens (representations, extra columns). A token reads
+those of its neighbours too, under names that say how far away they are: `-1:l=the`, `hmm-states[1]:17`. So a name is
+made once for every feature and offset, and the rows of tokens are put together from tables.
+
+Sources whose `dense` is true come as one matrix; beyond the ends of a sentence their neighbours are 0.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from undertow.errors import InputError, short
+from undertow.kernels.chain.crf import I32, Tokens
+from undertow.kernels.types import F32, I64
+from undertow.results.tagging.base import token_batches
+from undertow.results.tagging.representation import Features, Representation, SparseRows
+from undertow.results.tagging.word_features import neighbour_features, own_features
+from undertow.text.vocabulary import check_word
+
+BATCH_TOKENS = 1 << 15  # models are asked about so many at a time
+MAX_CACHED = 500_000  # word types whose features are kept
+OUTSIDE = ""  # the word type of a position outside the sentence
+
+Extra = Iterable[Sequence[Any]] | None
+
+
+class Block(NamedTuple):
+    """Features of the token `offset` places away: row item[t + offset] of a table, under the attributes' own ids."""
+
+    item: I64  # (N,)
+    bounds: I64  # (items + 1,)
+    feature: I32
+    value: F32  # empty if all are 1
+    attribute: I32  # feature → attribute, −1 for one that the tagger does not know
+    offset: int
+    outside: int  # the item of a position outside the sentence, or −1 for none
+
+
+class Names:
+    """Features of one source, and the attribute that each is at each offset."""
+
+    def __init__(self, prefixes: Mapping[int, str], attributes: dict[str, int]) -> None:
+        self.prefixes, self.attributes = prefixes, attributes
+        self.ids: dict[str, int] = {}
+        self.attribute = {offset: array("i") for offset in prefixes}
+
+    def id(self, name: str, grow: bool) -> int:
+        found = self.ids.get(name)
+        if found is None:
+            found = self.ids[name] = len(self.ids)
+            known = self.attributes
+            for offset, prefix in self.prefixes.items():
+                full = prefix + name
+                self.attribute[offset].append(known.setdefault(full, len(known)) if grow else known.get(full, -1))
+        return found
+
+    def blocks(self, item: I64, bounds: I64, feature: I32, value: F32, outside: int = -1) -> list[Block]:
+        return [
+            Block(item, bounds, feature, value, _as_array(attribute), offset, outside)
+            for offset, attribute in self.attribute.items()
+        ]
+
+
+class WordTable:
+    """Spelling features of word types, found once each."""
+
+    def __init__(self, names: Names, describe: Any) -> None:
+        self.names, self.describe = names, describe
+        self.bounds, self.features = array("q", [0]), array("i")
+
+    def add(self, word: str, grow: bool) -> None:
+        self.features.extend([self.names.id(name, grow) for name in self.describe(word)])
+        self.bounds.append(len(self.features))
+
+    def blocks(self, item: I64, outside: int = -1) -> list[Block]:
+        no_values = np.zeros(0, dtype=np.float32)
+        bounds = np.array(self.bounds, dtype=np.int64)
+        return self.names.blocks(item, bounds, _as_array(self.features), no_values, outside)
+
+
+class FeatureReader:
+    """Turns sentences into `Tokens`.
+
+    Parameters
+    ----------
+    features
+        Representations.
+    window
+        Neighbours to each side, unless a representation has a window of its own.
+    lexical
+        Whether the spelling is read.
+    attributes
+        Name → id; grows while a tagger learns.
+    """
+
+    def __init__(
+        self, features: Sequence[Representation], window: int, lexical: bool, attributes: dict[str, int]
+    ) -> None:
+        self.window, self.lexical, self.attributes = window, lexical, attributes
+        self.dense = [f for f in features if getattr(f, "dense", False)]
+        self.sparse = [f for f in features if not getattr(f, "dense", False)]
+        self._forget()
+
+    def _forget(self) -> None:
+        near = {o: f"{o}:" for o in range(-self.window, self.window + 1) if o}
+        self.types: dict[str, int] = {}
+        self.own = WordTable(Names({0: ""}, self.attributes), _own)
+        self.near = WordTable(Names(near, self.attributes), neighbour_features)
+        self.names = {f.name: Names(_prefixes(f.name, window_of(f, self.window)), self.attributes) for f in self.sparse}
+        self.extra = Names(_prefixes("extra", self.window), self.attributes)
+
+    def read(self, sentences: list[list[str]], extra: list[list[dict[str, float]]] | None, grow: bool) -> Tokens:
+        """The sentences as arrays; names of attributes that are new join them only if they may `grow`."""
+        parts, first = [], 0
+        for batch in token_batches(sentences, BATCH_TOKENS):
+            more = None if extra is None else extra[first : first + len(batch)]
+            parts.append(self._read_batch(batch, more, grow))
+            first += len(batch)
+        bounds = np.cumsum([0, *map(len, sentences)]).astype(np.int64)
+        # without tokens nobody knows how many dense numbers there are
+        parts = [p for p in parts if len(p[0]) > 1] or [self._read_batch([], None if extra is None else [], grow)]
+        widths = {dense.shape[1] for *_, dense in parts}
+        if len(widths) > 1:
+            raise InputError("The vectors of one text have different widths: correct the representation's vectors.")
+        counts = np.concatenate([np.diff(row) for row, *_ in parts])
+        row = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+        return Tokens(
+            bounds,
+            row,
+            np.concatenate([attribute for _, attribute, *_ in parts]),
+            _joined_values(parts),
+            np.concatenate([dense for *_, dense in parts]),
+        )
+
+    def _read_batch(
+        self, batch: list[list[str]], extra: list[list[dict[str, float]]] | None, grow: bool
+    ) -> tuple[I64, I32, F32, F32]:
+        bounds = np.cumsum([0, *map(len, batch)]).astype(np.int64)
+        blocks = self._spelling(batch, grow)
+        each = np.arange(bounds[-1])
+        for f in self.sparse:
+            rows = sparse_rows(f, batch)
+            blocks += _token_blocks(self.names[f.name], rows, each, grow)
+        if extra is not None:
+            blocks += _token_blocks(self.extra, rows_of_dicts("extra", extra, batch), each, grow)
+        row, attribute, value = assemble(blocks, bounds)
+        return row, attribute, value, self._matrix(batch, bounds)
+
+    def _spelling(self, batch: list[list[str]], grow: bool) -> list[Block]:
+        if len(self.types) > MAX_CACHED:
+            self._forget()
+        types = self.types
+        words: Iterable[str] = dict.fromkeys(w for tokens in batch for w in tokens) if self.lexical else ()
+        for word in (OUTSIDE, *words):
+            if word not in types:
+                types[word] = len(types)
+                self.own.add(word, grow)
+                if self.window and self.lexical:
+                    self.near.add(word, grow)
+        if not self.lexical:  # the bias alone, which every word type has
+            item = np.zeros(sum(map(len, batch)), dtype=np.int64)
+            return self.own.blocks(item)
+        item = np.array([types[w] for tokens in batch for w in tokens], dtype=np.int64)
+        return self.own.blocks(item) + self.near.blocks(item, types[OUTSIDE])
+
+    def _matrix(self, batch: list[list[str]], bounds: I64) -> F32:
+        columns = [shifted(m, bounds, o) for m, w in self._matrices(batch, bounds) for o in range(-w, w + 1)]
+        n = int(bounds[-1])
+        return np.concatenate(columns, axis=1) if columns else np.zeros((n, 0), dtype=np.float32)
+
+    def _matrices(self, batch: list[list[str]], bounds: I64) -> Iterable[tuple[F32, int]]:
+        for f in self.dense:
+            arrays = f.vectors(batch)  # type: ignore[attr-defined]
+            if [len(a) for a in arrays] != np.diff(bounds).tolist():
+                raise _not_one_each(f.name)
+            filled = [np.asarray(a, dtype=np.float32) for a in arrays if len(a)] or [np.zeros((0, 0), dtype=np.float32)]
+            matrix = np.concatenate(filled)
+            _check_finite(f.name, matrix)
+            yield matrix, window_of(f, self.window)
+
+
+def _own(word: str) -> list[str]:
+    """Features of a token's own word; the type of a position outside the sentence carries the bias alone."""
+    return ["bias", *own_features(word)] if word else ["bias"]
+
+
+def window_of(f: Representation, default: int) -> int:
+    own: int | None = getattr(f, "window", None)
+    return default if own is None else own
+
+
+def _prefixes(name: str, window: int) -> dict[int, str]:
+    return {offset: f"{name}[{offset}]:" for offset in range(-window, window + 1)}
+
+
+def _token_blocks(names: Names, rows: SparseRows, each: I64, grow: bool) -> list[Block]:
+    local = np.array([names.id(name, grow) for name in rows.names], dtype=np.int32)
+    feature = local[rows.ids] if len(rows.ids) else np.zeros(0, dtype=np.int32)
+    return names.blocks(each, np.asarray(rows.bounds, dtype=np.int64), feature, rows.values)
+
+
+def sparse_rows(f: Representation, sentences: list[list[str]]) -> SparseRows:
+    """A representation's features as arrays, refused if they are not finite numbers for every token."""
+    fast = getattr(f, "sparse_rows", None)
+    if fast is None:
+        return rows_of_dicts(f.name, f.features(sentences), sentences)
+    rows: SparseRows = fast(sentences)
+    if len(rows.bounds) != sum(map(len, sentences)) + 1:
+        raise _not_one_each(f.name)
+    _check_finite(f.name, rows.values)
+    return rows
+
+
+def rows_of_dicts(name: str, features: Features, sentences: Sequence[Sequence[str]]) -> SparseRows:
+    if [len(rows) for rows in features] != [len(tokens) for tokens in sentences]:
+        raise _not_one_each(name)
+    known: dict[str, int] = {}
+    ids, values, counts = array("q"), array("f"), [0]
+    for rows in features:
+        for token in rows:
+            counts.append(len(token))
+            for key, value in token.items():
+                ids.append(known.setdefault(key, len(known)))
+                values.append(value)
+    out = SparseRows(list(known), np.cumsum(counts), np.array(ids, dtype=np.int64), np.array(values, dtype=np.float32))
+    _check_finite(name, out.values)
+    return out
+
+
+def _not_one_each(name: str) -> InputError:
+    return InputError(f"The features {name!r} do not come one for every token: correct its features method.")
+
+
+def _check_finite(name: str, values: npt.NDArray[Any]) -> None:
+    if not np.isfinite(values).all():
+        raise InputError(f"A number of the features {name!r} is not finite: correct its features method.")
+
+
+def checked_extra(extra: Any, sentences: list[list[str]]) -> list[list[dict[str, float]]] | None:
+    """Extra columns as features: per token a word, several words, or a dict of name → word or number.
+
+    Parameters
+    ----------
+    extra
+        None, or for each sentence a list with an entry for each token.
+    sentences
+        The tokens.
+
+    Returns
+    -------
+    list of lists of dicts, or None
+        Feature → number for each token.
+    """
+    if extra is None:
+        return None
+    out = [[_entry(value, i, j) for j, value in enumerate(row)] for i, row in enumerate(extra)]
+    if len(out) != len(sentences):
+        raise InputError(f"There are {len(sentences)} sentences and {len(out)} lists of extra: give one per sentence.")
+    for i, (row, tokens) in enumerate(zip(out, sentences, strict=True)):
+        if len(row) != len(tokens):
+            raise InputError(
+                f"Sentence {i} has {len(tokens)} tokens and {len(row)} entries of extra: give one a token."
+            )
+    return out
+
+
+def _entry(value: Any, i: int, j: int) -> dict[str, float]:
+    if isinstance(value, str):
+        value = {"": value}
+    elif isinstance(value, list | tuple):
+        value = {str(column): word for column, word in enumerate(value)}
+    elif not isinstance(value, Mapping):
+        raise InputError(
+            f"The extra of token {j} of sentence {i} is {short(value)}: give a word, a list of words, or a dict."
+        )
+    out = {}
+    for name, content in value.items():
+        if isinstance(content, str):
+            check_word(content, f"extra of token {j} of sentence {i}")
+            out[f"{name}={content}"] = 1.0
+        elif isinstance(content, int | float | np.integer | np.floating):
+            out[f"{name}"] = float(content)
+        else:
+            raise InputError(
+                f"The extra of token {j} of sentence {i} is {short(content)}: its values are words or numbers."
+            )
+    return out
+
+
+# --- arrays ---------------------------------------------------------------------------------------------
+
+
+def _as_array(values: array[int]) -> I32:
+    return np.array(values, dtype=np.int32)  # a copy: the array may grow
+
+
+def _joined_values(parts: list[tuple[I64, I32, F32, F32]]) -> F32:
+    if not any(len(value) for _, _, value, _ in parts):
+        return np.zeros(0, dtype=np.float32)
+    return np.concatenate([v if len(v) else np.ones(len(a), dtype=np.float32) for _, a, v, _ in parts])
+
+
+def shifted(matrix: F32, bounds: I64, offset: int) -> F32:
+    """Row t is row t + offset of the same sentence, or 0."""
+    if offset == 0:
+        return matrix
+    out = np.zeros_like(matrix)
+    _shift(matrix, bounds, offset, out)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _shift(matrix: Any, bounds: Any, offset: int, out: Any) -> None:
+    for s in range(len(bounds) - 1):
+        low, high = bounds[s], bounds[s + 1]
+        for t in range(max(low, low - offset), min(high, high - offset)):
+            out[t] = matrix[t + offset]
+
+
+def assemble(blocks: list[Block], bounds: I64) -> tuple[I64, I32, F32]:
+    """The attributes of each token from all blocks, as rows; the values are empty if all are 1."""
+    n = int(bounds[-1])
+    counts = np.zeros(n + 1, dtype=np.int64)
+    for b in blocks:
+        _count(b.item, b.bounds, b.feature, b.attribute, bounds, b.offset, b.outside, counts)
+    row = np.cumsum(counts)
+    attribute = np.empty(row[-1], dtype=np.int32)
+    has_values = any(len(b.value) and not (b.value == 1).all() for b in blocks)
+    value = np.ones(row[-1] if has_values else 0, dtype=np.float32)
+    at = row[:-1].copy()
+    for b in blocks:
+        _fill(b.item, b.bounds, b.feature, b.value, b.attribute, bounds, b.offset, b.outside, at, attribute, value)
+    return row, attribute, value
+
+
+@njit(cache=True, nogil=True)
+def _source(item: Any, t: Any, low: Any, high: Any, offset: int, outside: int) -> Any:
+    return item[t + offset] if low <= t + offset < high else outside
+
+
+@njit(cache=True, nogil=True)
+def _count(
+    item: Any, rows: Any, feature: Any, attribute: Any, bounds: Any, offset: int, outside: int, counts: Any
+) -> None:
+    for s in range(len(bounds) - 1):
+        for t in range(bounds[s], bounds[s + 1]):
+            i = _source(item, t, bounds[s], bounds[s + 1], offset, outside)
+            if i >= 0:
+                for f in range(rows[i], rows[i + 1]):
+                    counts[t + 1] += attribute[feature[f]] >= 0
+
+
+@njit(cache=True, nogil=True)
+def _fill(
+    item: Any, rows: Any, feature: Any, values: Any, attribute: Any, bounds: Any, offset: int, outside: int,
+    at: Any, out: Any, out_value: Any,
+) -> None:  # fmt: skip
+    for s in range(len(bounds) - 1):
+        for t in range(bounds[s], bounds[s + 1]):
+            i = _source(item, t, bounds[s], bounds[s + 1], offset, outside)
+            if i >= 0:
+                for f in range(rows[i], rows[i + 1]):
+                    a = attribute[feature[f]]
+                    if a >= 0:
+                        out[at[t]] = a
+                        if len(out_value) and len(values):
+                            out_value[at[t]] = values[f]
+                        at[t] += 1
