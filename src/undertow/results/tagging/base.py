@@ -260,9 +260,7 @@ class BaseTagger(Estimator):
         self.labels_ = fitted["labels"]
         self.scheme_ = fitted["scheme"]
         self.tokenizer_ = fitted["tokenizer"]
-        self.columns_ = fitted.get("columns")  # taggers of earlier versions do not say
-        if self.columns_ is not None and set(self.columns_) != {"tags", "column", "format"}:
-            raise InputError("The columns are not those of tags and words and a format.")
+        self.columns_ = checked_columns(fitted.get("columns"))  # taggers of earlier versions do not say
         self.features_ = restored
         self.features = restored or None
 
@@ -290,6 +288,13 @@ def _rule(representation: Representation) -> dict[str, Any] | None:
 
 
 # --- checks of input ------------------------------------------------------------------------------------
+
+
+def checked_columns(columns: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The columns of a saved tagger."""
+    if columns is not None and set(columns) != {"tags", "column", "format"}:
+        raise InputError("The columns are not those of tags and words and a format.")
+    return columns
 
 
 def checked_words(X: Any) -> list[list[str]]:

@@ -38,6 +38,7 @@ from undertow.results.tagging.base import (
     TagLists,
     check_features,
     check_trainable,
+    checked_columns,
     checked_tags,
     checked_words,
 )
@@ -64,7 +65,8 @@ class Tagger(BaseTagger):
 
     `fit` learns the default representation from the text (`undertow.results.tagging.default` says which models) and
     trains a `CRFTagger` that reads it beside the spelling. Before, it measures the accuracy on labelled sentences that
-    are held out. Ctrl-C during the last training keeps what that keeps, and earlier it leaves the tagger as it was.
+    are held out. Ctrl-C during the last training keeps its last finished iteration; earlier it leaves the tagger as it
+    was.
 
     Parameters
     ----------
@@ -214,7 +216,7 @@ class Tagger(BaseTagger):
             features = self._features(corpus, seed, kept, watch, labelled)
             held_out = self._held_out(features, labelled, other, kept, watch)
             LOGGER.info("training the CRF on %d sentences", len(labelled[0]))
-            crf = self._crf(features, watch.of("crf")).fit(*labelled)
+            crf = self._crf(features, watch.of("crf")).fit(*labelled, checkpoint=kept.checkpoint)
         self._finish(crf.set_params(callbacks=None), held_out, None)
         return self
 
@@ -276,7 +278,7 @@ class Tagger(BaseTagger):
         def measured() -> dict[str, Any]:
             LOGGER.info("training the CRF on %d sentences, to be evaluated on %d others", len(train[0]), len(test[0]))
             with interrupts_raise():
-                crf = self._crf(features, watch.of("validation")).fit(*train)
+                crf = self._crf(features, watch.of("validation")).fit(*train, checkpoint=kept.checkpoint)
             return crf.evaluate(*test).as_dict()
 
         read = [] if kept.checkpoint is None else [_key(f) for f in features]
@@ -286,7 +288,14 @@ class Tagger(BaseTagger):
         return report
 
     def _crf(self, features: list[Representation], callbacks: Sequence[Callback] | None) -> CRFTagger:
-        return CRFTagger(features or None, window=self.window, l2=self.l2, n_iter=self.n_iter, callbacks=callbacks)
+        return CRFTagger(
+            features or None,
+            window=self.window,
+            l2=self.l2,
+            n_iter=self.n_iter,
+            n_jobs=self.n_jobs,
+            callbacks=callbacks,
+        )
 
     def _finish(self, crf: CRFTagger, held_out: Report | None, columns: dict[str, Any] | None) -> None:
         """Set the fitted attributes, all at once."""
@@ -369,8 +378,8 @@ class Tagger(BaseTagger):
         crf: Any = packed_models.unpack(state.fitted["crf"], tensors, CRF)
         if crf.vocabulary_ != self.vocabulary_:
             raise InputError("the words are not those of its CRF.")
-        scores = state.fitted["held_out"]
-        self._finish(crf, None if scores is None else Report.from_dict(scores), state.fitted["columns"])
+        scores, columns = state.fitted["held_out"], checked_columns(state.fitted["columns"])
+        self._finish(crf, None if scores is None else Report.from_dict(scores), columns)
         kinds: dict[str, Any] = {"default": "default", "none": None, "given": crf.features_}
         self.representation = kinds[state.fitted["representation"]]
 
@@ -422,6 +431,7 @@ def _key(representation: Representation) -> Any:
 
 
 def _check_report(report: Report) -> None:
-    for a in report.tokens.values():
-        if not 0 <= a.right <= a.total:
-            raise InputError("the scores on held-out sentences are no counts.")
+    """Refuse scores that are no counts."""
+    pairs = [*report.tokens.values(), *((s.correct, min(s.predicted, s.gold)) for s in (report.spans or {}).values())]
+    if not all(type(n) is int for pair in pairs for n in pair) or not all(0 <= a <= b for a, b in pairs):
+        raise InputError("the scores on held-out sentences are no counts of tokens or spans.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from undertow.progress import ProgressFn
 from undertow.results.tagging.representation import respelled, word_rule
 from undertow.text.corpus import MANIFEST, Corpus
 from undertow.text.reading import expand_inputs
+from undertow.text.vocabulary import Vocabulary
 
 VOCABULARY_SIZE = 50_000  # of text that is read here; a Corpus brings its own
 
@@ -63,7 +65,9 @@ def open_text(
         )
     items: list[Any] = list(text)
     if items and all(isinstance(item, str | os.PathLike) for item in items):
-        return with_sentences(_opened(items, work, n_jobs, progress), words)
+        if any(os.path.isdir(item) for item in items):
+            return with_sentences(_corpus_of(items), words)
+        return with_sentences(_corpus_of_files(items, work, n_jobs, progress), words, VOCABULARY_SIZE)
     if any(isinstance(item, str | os.PathLike) for item in items):
         raise InputError("text has both file names and token lists: give one kind.")
     if not any(map(len, items)):
@@ -71,15 +75,18 @@ def open_text(
     return Corpus.from_sentences(itertools.chain(items, words), vocab_size=VOCABULARY_SIZE, unknown_classes=True)
 
 
-def _opened(names: list[Files], work: Path, n_jobs: int | None, progress: ProgressFn) -> Corpus:
-    """The corpus of this directory, or one of these files."""
-    if any(os.path.isdir(name) for name in names):
-        if len(names) > 1:
-            raise InputError("text has a directory beside other names: give one corpus, or files alone.")
-        if not (Path(names[0]) / MANIFEST).exists():
-            raise InputError(f"{os.fspath(names[0])} is a directory and no corpus: give a pattern of the files in it.")
-        return Corpus.open(Path(names[0]))
-    sources = expand_inputs([Path(name) if name != "-" else "-" for name in names])
+def _corpus_of(names: list[Files]) -> Corpus:
+    """The corpus of a directory."""
+    if len(names) > 1:
+        raise InputError("text has a directory beside other names: give one corpus, or files alone.")
+    if not (Path(names[0]) / MANIFEST).exists():
+        raise InputError(f"{os.fspath(names[0])} is a directory and no corpus: give a pattern of the files in it.")
+    return Corpus.open(Path(names[0]))
+
+
+def _corpus_of_files(names: list[Files], work: Path, n_jobs: int | None, progress: ProgressFn) -> Corpus:
+    """A corpus of these files, kept in `work`."""
+    sources = expand_inputs([os.fspath(name) for name in names])
     place = work / f"corpus-{_files_key(sources)}"
     if place.exists():
         return Corpus.open(place)
@@ -94,30 +101,38 @@ def _files_key(names: list[str]) -> str:
     return hashlib.sha256(repr((facts, standard_input, VOCABULARY_SIZE)).encode()).hexdigest()[:24]
 
 
-def with_sentences(corpus: Corpus, sentences: Iterable[Sequence[str]]) -> Corpus:
-    """A corpus with more sentences at its end, in its own vocabulary; its counts are those of the whole.
+def with_sentences(corpus: Corpus, sentences: Iterable[Sequence[str]], n_words: int = 0) -> Corpus:
+    """A corpus with more sentences at its end; its counts are those of the whole.
 
     Tokens are spelled as the corpus's tokenizer would have, if that is undertow's; one that it would split is split.
-    The ids are held in memory, 4 bytes a token.
+    New words join the vocabulary, by falling count, until it has `n_words`. The ids are held in memory: 4 bytes each.
     """
-    vocabulary = corpus.vocabulary
     described = corpus.manifest.get("tokenizer")
     rule = word_rule(described)
     spelled: dict[str, list[str]] = {}
-    parts = [np.asarray(corpus.ids)]
-    lengths = [np.diff(corpus.offsets)]
-    end = [] if vocabulary.boundary is None else [vocabulary.boundary]
+    more: list[list[str]] = []
     for tokens in sentences:
-        if not tokens:
-            continue
         for token in tokens:
             if token not in spelled:
-                known = [token] if rule is None else respelled(token, vocabulary, rule, pieces=True)
+                known = [token] if rule is None else respelled(token, corpus.vocabulary, rule, pieces=True)
                 spelled[token] = known
-        parts.append(vocabulary.encode([*(piece for token in tokens for piece in spelled[token]), *end]))
-        lengths.append(np.array([len(parts[-1])]))
-    ids = np.concatenate(parts).astype(np.uint32, copy=False)
-    offsets = np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int64)
+        more.append([piece for token in tokens for piece in spelled[token]])
+    vocabulary = _extended(corpus.vocabulary, more, n_words)
+    end = [] if vocabulary.boundary is None else [vocabulary.boundary]
+    encoded = [vocabulary.encode([*tokens, *end]) for tokens in more if tokens]
+    ids = np.concatenate([np.asarray(corpus.ids), *encoded]).astype(np.uint32, copy=False)
+    lengths = np.concatenate([np.diff(corpus.offsets), np.array([len(e) for e in encoded], dtype=np.int64)])
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     counts = np.bincount(ids, minlength=len(vocabulary))
     manifest = {} if described is None else {"tokenizer": described}
     return Corpus(ids, offsets, vocabulary.with_counts(counts), manifest=manifest)
+
+
+def _extended(vocabulary: Vocabulary, sentences: list[list[str]], n_words: int) -> Vocabulary:
+    """The vocabulary with the most frequent new words behind its own, `n_words` in all."""
+    new = Counter(word for tokens in sentences for word in tokens if word not in vocabulary)
+    ranked = sorted(new, key=lambda word: (-new[word], word))[: max(0, n_words - len(vocabulary))]
+    if not ranked:
+        return vocabulary
+    words, counts = [*vocabulary.words, *ranked], [*vocabulary.counts.tolist(), *[0] * len(ranked)]
+    return Vocabulary(words, counts, boundary=vocabulary.boundary is not None, n_classes=vocabulary.n_classes)
