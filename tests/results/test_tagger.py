@@ -103,7 +103,9 @@ def test_the_scores_are_of_sentences_that_the_measured_tagger_has_not_seen() -> 
 
 
 def test_other_sentences_to_measure_on() -> None:
-    tagger = Tagger(n_iter=10).fit(WORDS, LABELS, validation=(TEST, GOLD))
+    events: list[TrainingEvent] = []
+    tagger = Tagger(n_iter=10, callbacks=[events.append]).fit(WORDS, LABELS, validation=(TEST, GOLD))
+    assert parts_of(events) == ["crf"], "trained once"
     assert tagger.held_out_ == tagger.evaluate(TEST, GOLD)
 
 

@@ -182,7 +182,8 @@ class Tagger(BaseTagger):
             Unlabelled text: a Corpus or its directory, token lists, file names or glob patterns, or None to read
             spelling alone. The labelled words are added to it.
         validation
-            Other labelled sentences and their tags, on which the accuracy is measured instead of on a share of X.
+            Other labelled sentences and their tags, on which the accuracy is measured instead of on a share of X; the
+            CRF is then trained once.
         engine
             Refused: everything is fitted on this machine.
         checkpoint
@@ -214,9 +215,11 @@ class Tagger(BaseTagger):
             seed = _fixed(self.random_state)
             corpus = open_text(text, labelled[0], kept.place, self.n_jobs, progress)
             features = self._features(corpus, seed, kept, watch, labelled)
-            held_out = self._held_out(features, labelled, other, kept, watch)
+            held_out = self._held_out(features, labelled, kept, watch) if other is None else None
+            watch.finish("validation", reused=True)  # if it was not measured now
             LOGGER.info("training the CRF on %d sentences", len(labelled[0]))
             crf = self._crf(features, watch.of("crf")).fit(*labelled, checkpoint=kept.checkpoint)
+            held_out = held_out if other is None else crf.evaluate(*other)
         self._finish(crf.set_params(callbacks=None), held_out, None)
         return self
 
@@ -251,41 +254,31 @@ class Tagger(BaseTagger):
             for part in parts
         ]
 
-    def _held_out(
-        self,
-        features: list[Representation],
-        labelled: Labelled,
-        other: Labelled | None,
-        kept: Kept,
-        watch: Watch,
-    ) -> Report | None:
-        """The scores of a CRF on sentences that it was not trained on."""
-        if other is None and self.validation is None:
-            watch.finish("validation", reused=True)
+    def _held_out(self, features: list[Representation], labelled: Labelled, kept: Kept, watch: Watch) -> Report | None:
+        """The scores on a share of the sentences of a CRF that was trained on the others."""
+        if self.validation is None:
             return None
         n = len(labelled[0])
-        if other is None and n < FEWEST:
+        if n < FEWEST:
             warnings.warn(
                 f"Of {n} labelled sentences none are held out, so the accuracy is not measured: give {FEWEST} or more, "
                 "or others as validation.",
                 LittleTextWarning,
                 stacklevel=3,
             )
-            watch.finish("validation", reused=True)
             return None
-        train, test = (labelled, other) if other is not None else split(labelled, self.validation or 0.0)
+        train, test = split(labelled, self.validation)
 
         def measured() -> dict[str, Any]:
             LOGGER.info("training the CRF on %d sentences, to be evaluated on %d others", len(train[0]), len(test[0]))
             with interrupts_raise():
                 crf = self._crf(features, watch.of("validation")).fit(*train, checkpoint=kept.checkpoint)
+            watch.finish("validation")
             return crf.evaluate(*test).as_dict()
 
         read = [] if kept.checkpoint is None else [_key(f) for f in features]
         key = fit_key(self._crf([], None), [read, *train, *test])
-        report = Report.from_dict(kept.report("held-out", key, measured))
-        watch.finish("validation")
-        return report
+        return Report.from_dict(kept.report("held-out", key, measured))
 
     def _crf(self, features: list[Representation], callbacks: Sequence[Callback] | None) -> CRFTagger:
         return CRFTagger(
