@@ -234,7 +234,7 @@ def test_spans(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
             2,
             "--text can only be used with --kind tagger",
         ),
-        ("train {p}/train.conllu -o {t} --kind crf -j 2 --validation 0.5", 2, "can only be used with --kind tagger"),
+        ("train {p}/train.conllu -o {t} --kind crf --validation 0.5", 2, "can only be used with --kind tagger"),
         ("train {p}/train.conllu -o {t} --scale 3", 2, "--scale is given 1 times for 0 models"),
         ("train {p}/train.conllu -o {t} --pieces", 2, "give one with --model"),
         ("train {p}/train.conllu -o {t} --validation 1", 2, "0<=x<1"),

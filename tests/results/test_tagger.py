@@ -58,6 +58,7 @@ def test_text_tells_what_unseen_words_are(tagger: Tagger) -> None:
     p = tagger.predict_proba(TEST[:1])[0]
     assert p.shape == (len(TEST[0]), len(tagger.labels_))
     np.testing.assert_allclose(p.sum(axis=1), 1.0, rtol=1e-5)
+    assert tagger.predict_nbest(TEST[:3], 2) == tagger.crf_.predict_nbest(TEST[:3], 2)
 
 
 def test_callbacks_hear_of_every_part(tagger: Tagger, events: list[TrainingEvent]) -> None:

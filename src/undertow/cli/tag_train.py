@@ -28,7 +28,15 @@ OPTIONS = {
         "held_out": "--held-out",
         "work": "--work",
     },
-    "crf": {"window": "--window", "l1": "--l1", "l2": "--l2", "n_iter": "--iterations", "algorithm": "--algorithm"},
+    "crf": {
+        "window": "--window",
+        "l1": "--l1",
+        "l2": "--l2",
+        "n_iter": "--iterations",
+        "algorithm": "--algorithm",
+        "random_state": "--seed",
+        "n_jobs": "--jobs",
+    },
     "local": {"n_hidden": "--hidden", "n_iter": "--iterations", "random_state": "--seed"},
 }
 NOT_PARAMETERS = ("text", "held_out", "work")  # of fit
@@ -57,8 +65,8 @@ NOT_PARAMETERS = ("text", "held_out", "work")  # of fit
 @click.option("--l2", type=click.FloatRange(0), help="L2 penalty (tagger, crf).  [default: 1]")
 @click.option(
     "--algorithm",
-    type=click.Choice(["lbfgs"]),
-    help="Training algorithm (crf).  [default: lbfgs]",
+    type=click.Choice(["lbfgs", "minibatch"]),
+    help="Training algorithm (crf); use 5 to 10 iterations with minibatch.  [default: lbfgs]",
 )
 @click.option("--hidden", "n_hidden", type=click.IntRange(1), help="Number of hidden units (local).  [default: 25]")
 @click.option(
@@ -67,7 +75,7 @@ NOT_PARAMETERS = ("text", "held_out", "work")  # of fit
     type=click.IntRange(1),
     help="Maximum number of iterations.  [default: tagger, crf 100; local 30]",
 )
-@click.option("--seed", "random_state", type=click.IntRange(0), help="Seed of the random generator (tagger, local).")
+@click.option("--seed", "random_state", type=click.IntRange(0), help="Seed of the random generator.")
 @click.option(
     "--validation",
     type=click.FloatRange(0, 1, max_open=True),
@@ -83,7 +91,7 @@ NOT_PARAMETERS = ("text", "held_out", "work")  # of fit
     help="Directory that keeps the corpus and the models for other taggers of the same text (tagger).  [default: "
     "OUT.partial, removed at the end]",
 )
-@click.option("-j", "--jobs", "n_jobs", type=int, help="Number of threads (tagger).  [default: all cores]")
+@click.option("-j", "--jobs", "n_jobs", type=int, help="Number of threads (tagger, crf).  [default: all cores]")
 @labelled_options
 @overwrite_option
 @json_option
@@ -115,7 +123,7 @@ def command(
     words, tags = read_labelled(inputs, given)
     with progress_bar() as progress:
         if kind == "tagger":
-            tagger: Any = Tagger("default" if given["text"] else features or None, **{"n_jobs": -1, **params})
+            tagger: Any = Tagger("default" if given["text"] else features or None, **params)
             other = read_labelled(given["held_out"], given) if given["held_out"] else None
             with workplace(out, given["work"]) as work:
                 text = list(given["text"]) or None
@@ -167,6 +175,8 @@ def chosen(kind: str, given: dict[str, Any]) -> dict[str, Any]:
                 kinds = " or ".join(k for k, o in OPTIONS.items() if parameter in o)
                 raise click.UsageError(f"{option} can only be used with --kind {kinds}.")
     params = {p: given[p] for p in OPTIONS[kind] if p not in NOT_PARAMETERS and given[p] is not None}
+    if "n_jobs" in OPTIONS[kind]:
+        params.setdefault("n_jobs", -1)
     if params.get("validation") == 0:
         params["validation"] = None
     return params

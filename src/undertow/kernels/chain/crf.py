@@ -5,8 +5,11 @@
 
 W has weights for the pairs of attribute and label that occur in training alone, D (d, K) and T (K, K) are full. The
 chain runs in probabilities that are rescaled at every token, all sentences of a chunk side by side as lanes, so that a
-step is one matrix product. Chunks whose numbers leave the range of that (scores hundreds of nats apart) are done again
-by `small.forward_backward_logs`.
+step is one matrix product. Training does that in float32, with losses and gradients summed in float64.
+
+No probability is lost by that: relative to the best label of its token none is below exp(−range), where the range is the
+largest difference of two scores of a token plus that of two transitions. If it is too large for float32 a chunk is done
+in float64, and beyond that by `small.forward_backward_logs`.
 
 What is summed in which order depends on the text alone, never on the number of threads.
 """
@@ -25,12 +28,13 @@ from undertow.kernels.lanes import Buffers, equal_runs, longest_first, ordered_m
 from undertow.kernels.types import F32, F64, I64
 
 I32 = NDArray[np.int32]
+Scores = F32 | F64
 
-CHUNK_TOKENS = 1 << 12  # their scores and posteriors stay in the cache; as lanes they still make wide products
+CHUNK_TOKENS = 1 << 13  # their scores and posteriors stay in the cache; as lanes they still make wide products
 MOST_SHARDS = 8  # each has a gradient of its own, which is as long as the weights
 SHARD_TOKENS = 1 << 14  # fewer are not worth a gradient of their own
 FULL_FROM = 0.3  # share of the labels from which an attribute has weights for all, which one vector loop adds
-LEAST = 1e-100  # normalizers below this: do the chunk in logs
+RANGE = {np.dtype(np.float32): 80.0, np.dtype(np.float64): 600.0}  # nats between probabilities of one token
 
 
 class Tokens(NamedTuple):
@@ -69,9 +73,9 @@ class Problem(NamedTuple):
     n_labels: int
 
     def n_weights(self) -> int:
-        return len(self.pairs.label) + (self.tokens.dense.shape[1] + self.n_labels) * self.n_labels
+        return len(self.pairs.label) + (int(self.tokens.dense.shape[1]) + self.n_labels) * self.n_labels
 
-    def split(self, flat: F64) -> Weights:
+    def split(self, flat: Any) -> Weights:
         """Views of a flat vector of all weights."""
         P, d, K = len(self.pairs.label), self.tokens.dense.shape[1], self.n_labels
         return Weights(flat[:P], flat[P : P + d * K].reshape(d, K), flat[P + d * K :].reshape(K, K))
@@ -81,7 +85,7 @@ class Posterior(NamedTuple):
     """log Z of each sentence, marginals (N, K) and expected numbers of transitions (K, K)."""
 
     log_z: F64
-    gamma: F64
+    gamma: Scores
     pairs: F64
 
 
@@ -132,7 +136,7 @@ def _list_pairs(seen: Any, full: Any, start: Any, n_labels: int, label: Any, fre
 # --- scores ---------------------------------------------------------------------------------------------
 
 
-def token_scores(tokens: Tokens, low: int, high: int, start: I64, label: I32, weights: Any, out: F64) -> F64:
+def token_scores(tokens: Tokens, low: int, high: int, start: I64, label: I32, weights: Any, out: Any) -> Any:
     """Scores (high − low, K) of tokens low … high − 1 into `out`; weights: sparse, dense (float32) and transitions."""
     if tokens.dense.shape[1]:
         out[:] = tokens.dense[low:high] @ weights.dense
@@ -150,7 +154,7 @@ def _add_scores(row: Any, attribute: Any, value: Any, start: Any, label: Any, we
         s = out[t]
         for i in range(row[t], row[t + 1]):
             first, last = start[attribute[i]], start[attribute[i] + 1]
-            v = np.float64(value[i]) if len(value) else 1.0
+            v = value[i] if len(value) else np.float32(1.0)
             if last - first == K:
                 w = weight[first:last]
                 for k in range(K):
@@ -181,64 +185,65 @@ def _add_gradient(row: Any, attribute: Any, value: Any, start: Any, label: Any, 
 # --- the chain ------------------------------------------------------------------------------------------
 
 
-def chain_posterior(scores: F64, bounds: I64, transition: F64, weight: F64 | None = None) -> Posterior:
-    """Forward–backward of sentences side by side; `bounds` start at 0. Sentence weights count in `pairs` alone."""
-    lengths = np.diff(bounds)
+def chain_posterior(scores: Scores, bounds: I64, transition: Scores, weight: F64 | None = None) -> Posterior:
+    """Forward–backward of sentences side by side, in the precision of the scores or, where it must be, in a higher one.
+
+    `bounds` start at 0. The weights of sentences count in `pairs` alone.
+    """
     if weight is None:
-        weight = np.ones(len(lengths))
-    found = _chain_in_lanes(scores, bounds, lengths, transition, weight)
-    return _chain_in_logs(scores, bounds, lengths, transition, weight) if found is None else found
+        weight = np.ones(len(bounds) - 1)
+    top = scores.max(axis=1)
+    apart = float((top - scores.min(axis=1)).max(initial=0.0)) + float(transition.max() - transition.min())
+    if apart <= RANGE[scores.dtype]:
+        return _chain_in_lanes(scores, top, bounds, transition.astype(scores.dtype, copy=False), weight)
+    if apart <= RANGE[np.dtype(np.float64)]:
+        return chain_posterior(scores.astype(np.float64), bounds, transition, weight)
+    return _chain_in_logs(scores, bounds, transition, weight)  # refuses NaN
 
 
-def _chain_in_lanes(scores: F64, bounds: I64, lengths: I64, transition: F64, weight: F64) -> Posterior | None:
-    """None if a number leaves the range in which the scaled recursion is exact."""
-    K = scores.shape[1]
+def _chain_in_lanes(scores: Any, top: Any, bounds: I64, transition: Any, weight: F64) -> Posterior:
+    K, lengths = scores.shape[1], np.diff(bounds)
     order = longest_first(lengths)
     lanes = pack(bounds[:-1][order], lengths[order])
-    n_alive, at = lanes.n_alive, lanes.at
+    n_alive, at, row = lanes.n_alive.tolist(), lanes.at.tolist(), lanes.token
     shift = transition.max()
     step = np.exp(transition - shift)
-    obs = scores[lanes.token]
-    top = obs.max(axis=1)
-    obs -= top[:, None]
+    step_back = np.ascontiguousarray(step.T)
+    obs = scores[row]
+    obs -= top[row, None]
     np.exp(obs, out=obs)
     alpha, normalizer = np.empty_like(obs), np.empty(len(obs))
-    for t in range(len(n_alive)):
-        here = alpha[at[t] : at[t + 1]]
+    for t, n in enumerate(n_alive):
+        here = slice(at[t], at[t + 1])
         if t == 0:
-            here[:] = 1.0
+            alpha[here] = 1.0
         else:
-            np.matmul(alpha[at[t - 1] : at[t - 1] + n_alive[t]], step, out=here)
-        _condition(here, obs[at[t] : at[t + 1]], normalizer[at[t] : at[t + 1]])
-    if not normalizer.min(initial=1.0) > LEAST:
-        return None
-    log_z = np.zeros(len(lengths))
-    gained = np.log(normalizer) + top
-    pairs, beta, beta_next = np.zeros((K, K)), np.empty((len(order), K)), np.empty((len(order), K))
-    lane_weight = weight[order]
+            np.matmul(alpha[at[t - 1] : at[t - 1] + n], step, out=alpha[here])
+        _condition(alpha[here], obs[here], normalizer[here])
+    gained = np.log(normalizer) + top[row]
+    lane_z, lane_weight = np.zeros(len(order)), weight[order].astype(scores.dtype)
+    pairs, beta = np.zeros((K, K)), np.empty((len(order), K), dtype=scores.dtype)
+    is_weighted, n_next = not (weight == 1).all(), 0
     for t in range(len(n_alive) - 1, -1, -1):
-        n, n_next = int(n_alive[t]), int(n_alive[t + 1]) if t + 1 < len(n_alive) else 0
-        log_z[order[:n]] += gained[at[t] : at[t + 1]]
+        n, here = n_alive[t], slice(at[t], at[t + 1])
+        lane_z[:n] += gained[here]
         beta[n_next:n] = 1.0
         if n_next:
-            message = obs[at[t + 1] : at[t + 1] + n_next]  # _smooth left o ∘ β / normalizer there
-            np.matmul(message, step.T, out=beta[:n_next])
-            previous = alpha[at[t] : at[t] + n_next] * lane_weight[:n_next, None]
-            pairs += previous.T @ message
-        _smooth(alpha[at[t] : at[t + 1]], beta[:n], obs[at[t] : at[t + 1]], normalizer[at[t] : at[t + 1]])
-        beta, beta_next = beta_next, beta
-    log_z += shift * np.maximum(lengths - 1, 0)
+            message, before = obs[at[t + 1] : at[t + 1] + n_next], alpha[at[t] : at[t] + n_next]
+            np.matmul(message, step_back, out=beta[:n_next])
+            pairs += (before * lane_weight[:n_next, None] if is_weighted else before).T @ message
+        _smooth(alpha[here], beta[:n], obs[here], normalizer[here])  # and obs becomes the message to the token before
+        n_next = n
+    log_z = shift * np.maximum(lengths - 1, 0).astype(np.float64)
+    log_z[order] += lane_z
     gamma = np.empty_like(scores)
-    gamma[lanes.token] = alpha
-    if not (np.abs(alpha.sum(axis=1) - 1) < 1e-8).all() or not np.isfinite(pairs).all():  # NaN fails it too
-        return None
+    gamma[row] = alpha
     return Posterior(log_z, gamma, pairs * step)
 
 
-def _chain_in_logs(scores: F64, bounds: I64, lengths: I64, transition: F64, weight: F64) -> Posterior:
-    shift = transition.max()
-    log_z, gamma = np.zeros(len(lengths)), np.empty_like(scores)
-    pairs = np.zeros_like(transition)
+def _chain_in_logs(scores: Any, bounds: I64, transition: Any, weight: F64) -> Posterior:
+    lengths, shift = np.diff(bounds), transition.max()
+    log_z, gamma, pairs = np.zeros(len(lengths)), np.empty(scores.shape), np.zeros(transition.shape)
     for s in range(len(lengths)):
         rows = slice(bounds[s], bounds[s + 1])
         found = forward_backward_logs(
@@ -254,12 +259,13 @@ def _chain_in_logs(scores: F64, bounds: I64, lengths: I64, transition: F64, weig
 def _condition(alpha: Any, obs: Any, normalizer: Any) -> None:
     """Equivalent to `alpha *= obs; normalizer[:] = alpha.sum(1); alpha /= normalizer[:, None]`."""
     for r in range(len(alpha)):
-        a, o, total = alpha[r], obs[r], 0.0
+        a, o = alpha[r], obs[r]
+        total = a[0] * 0
         for k in range(len(a)):
             a[k] *= o[k]
             total += a[k]
         normalizer[r] = total
-        inverse = 1.0 / total if total > 0.0 else 0.0
+        inverse = alpha.dtype.type(1.0) / total
         for k in range(len(a)):
             a[k] *= inverse
 
@@ -268,7 +274,7 @@ def _condition(alpha: Any, obs: Any, normalizer: Any) -> None:
 def _smooth(alpha: Any, beta: Any, obs: Any, normalizer: Any) -> None:
     """Equivalent to `obs *= beta / normalizer[:, None]; alpha *= beta`."""
     for r in range(len(alpha)):
-        a, b, o, inverse = alpha[r], beta[r], obs[r], 1.0 / normalizer[r]
+        a, b, o, inverse = alpha[r], beta[r], obs[r], alpha.dtype.type(1.0 / normalizer[r])
         for k in range(len(a)):
             o[k] *= b[k] * inverse
             a[k] *= b[k]
@@ -300,18 +306,14 @@ def loss_and_gradient(problem: Problem, flat: F64, n_threads: int = 1) -> tuple[
 
 
 class _ScoreWeights(NamedTuple):
-    sparse: F64
+    sparse: F32
     dense: F32
-    transition: F64
+    transition: F32
 
 
 def _for_scores(weights: Any) -> _ScoreWeights:
-    """The weights in the precisions in which scores are computed."""
-    return _ScoreWeights(
-        weights.sparse,
-        np.ascontiguousarray(weights.dense, dtype=np.float32),
-        np.ascontiguousarray(weights.transition, dtype=np.float64),
-    )
+    """The weights in the precision in which scores are computed."""
+    return _ScoreWeights(*(np.ascontiguousarray(w, dtype=np.float32) for w in weights))
 
 
 def add_loss_and_gradient(
@@ -325,7 +327,7 @@ def add_loss_and_gradient(
     for i in range(len(edges) - 1):
         bounds = tokens.bounds[first + edges[i] : first + edges[i + 1] + 1]
         low, high = int(bounds[0]), int(bounds[-1])
-        scores = buffers.take("scores", high - low, K, np.float64)
+        scores = buffers.take("scores", high - low, K, np.float32)
         token_scores(tokens, low, high, pairs.start, pairs.label, weights, scores)
         own = weight[first + edges[i] : first + edges[i + 1]]
         found = chain_posterior(scores, bounds - low, weights.transition, own)
@@ -336,7 +338,7 @@ def add_loss_and_gradient(
         row = tokens.row[low : high + 1]
         _add_gradient(row, tokens.attribute, tokens.value, pairs.start, pairs.label, found.gamma, total.sparse)
         if tokens.dense.shape[1]:
-            total.dense[:] += tokens.dense[low:high].T @ found.gamma.astype(np.float32)
+            total.dense[:] += tokens.dense[low:high].T @ found.gamma.astype(np.float32, copy=False)
     return loss
 
 
@@ -363,18 +365,34 @@ def _subtract_gold(scores: Any, transition: Any, gold: Any, bounds: Any, weight:
     return total
 
 
+# --- some of the sentences ------------------------------------------------------------------------------
+
+
+def take(problem: Problem, sentences: I64) -> Problem:
+    """The problem of some sentences, in this order."""
+    tokens = problem.tokens
+    lengths = np.diff(tokens.bounds)[sentences]
+    bounds = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+    picked = np.repeat(tokens.bounds[sentences] - bounds[:-1], lengths) + np.arange(bounds[-1])
+    counts = tokens.row[picked + 1] - tokens.row[picked]
+    row = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+    entries = np.repeat(tokens.row[picked] - row[:-1], counts) + np.arange(row[-1])
+    value = tokens.value[entries] if len(tokens.value) else tokens.value
+    some = Tokens(bounds, row, tokens.attribute[entries], value, tokens.dense[picked])
+    return problem._replace(tokens=some, gold=problem.gold[picked], weight=problem.weight[sentences])
+
+
 # --- prediction -----------------------------------------------------------------------------------------
 
 
-def all_scores(tokens: Tokens, start: I64, label: I32, weights: Any, n_threads: int = 1) -> F64:
-    """Scores (N, K) of all tokens."""
-    weights = _for_scores(weights)
+def all_scores(tokens: Tokens, weights: Any, n_threads: int = 1) -> F64:
+    """Scores (N, K) of all tokens; weights also say where the pairs of each attribute `start`, and their `label`."""
     out = np.empty((len(tokens.row) - 1, len(weights.transition)))
     edges = list(range(0, len(out), CHUNK_TOKENS)) + [len(out)]
 
     def one_chunk(i: int) -> None:
         low, high = edges[i], edges[i + 1]
-        token_scores(tokens, low, high, start, label, weights, out[low:high])
+        token_scores(tokens, low, high, weights.start, weights.label, weights, out[low:high])
 
     for _ in ordered_map(one_chunk, range(len(edges) - 1), n_threads):
         pass

@@ -146,14 +146,14 @@ class BaseTagger(Estimator):
         """
         return self._scored(X, y)[0]
 
-    def _scored(self, X: TaggerInput, y: TagLists) -> tuple[Report, list[list[str]]]:
+    def _scored(self, X: TaggerInput, y: TagLists, **inputs: Any) -> tuple[Report, list[list[str]]]:
         self._check_fitted()
         sentences: list[Any] = list(X.token_lists()) if isinstance(X, Corpus) else list(X)
         gold = checked_tags(y, [len(s) for s in sentences])
         if not any(gold):
             raise InputError("There is no token to score: give at least one.")
         self._check_same_tags(gold)
-        predicted = self.predict(sentences)
+        predicted = self.predict(sentences, **inputs)
         words = vars(self).get("vocabulary_")
         if words is None:
             tokens = {"all": token_accuracy(gold, predicted)}

@@ -10,12 +10,24 @@ import numpy.typing as npt
 
 from undertow.engine import Engine, count_workers
 from undertow.engine.blas import one_blas_thread
-from undertow.errors import FormatError, InputError
+from undertow.errors import FormatError, InputError, short
 from undertow.kernels.chain import crf as kernel
+from undertow.kernels.chain.nbest import n_best_paths
 from undertow.kernels.types import F32, F64, I64
 from undertow.models.base import SavedState, TensorSpec, check_engine
-from undertow.models.constraints import CALLBACKS, N_JOBS, Checked, Choice, Constraint, Flag, Number, Whole
-from undertow.models.fitting import Callback, CheckpointSource, open_checkpoint, run_iterations
+from undertow.models.constraints import (
+    CALLBACKS,
+    N_JOBS,
+    RANDOM_STATE,
+    Checked,
+    Choice,
+    Constraint,
+    Flag,
+    Number,
+    Whole,
+    check_random_state,
+)
+from undertow.models.fitting import Callback, CheckpointSource, Iteration, open_checkpoint, run_iterations
 from undertow.results.tagging import crf_training as training
 from undertow.results.tagging.base import (
     BaseTagger,
@@ -27,13 +39,22 @@ from undertow.results.tagging.base import (
     checked_words,
     token_batches,
 )
-from undertow.results.tagging.crf_features import FeatureReader
+from undertow.results.tagging.crf_features import Extra, FeatureReader, checked_extra
 from undertow.results.tagging.crf_training import CRFWeights
 from undertow.results.tagging.representation import FeatureSources
+from undertow.results.tagging.scores import Report
 
-ALGORITHMS = ("lbfgs",)
+ALGORITHMS = ("lbfgs", "minibatch")
 LARGEST_WEIGHT = 1e9
 PREDICT_TOKENS = 1 << 15  # scores of so many tokens are held at a time
+
+
+def _check_prior(value: Any) -> None:
+    if value is None:
+        return
+    if not isinstance(value, CRFTagger):
+        raise InputError(f"CRFTagger: prior={short(value)} must be a fitted CRFTagger, or None.")
+    value._check_fitted()
 
 
 class CRFTagger(BaseTagger):
@@ -59,9 +80,22 @@ class CRFTagger(BaseTagger):
     lexical
         False leaves the spelling out.
     algorithm
-        "lbfgs" maximizes the penalized likelihood.
+        "lbfgs" maximizes the penalized likelihood over all sentences. "minibatch" comes near that in 5 to 10 passes
+        (AdaGrad); it knows no l1.
+    batch_size, learning_rate
+        Of "minibatch": tokens in a gradient step, and how far the first one goes.
+    class_weight
+        Weights of tags: a dict of tag → number (1 for those left out), or "balanced" for the inverse of their
+        frequencies. A sentence counts as the mean of the weights of its tags.
+    prior
+        An earlier CRFTagger on the same features, or None. Training starts from its weights, the penalty l2 pulls
+        towards them in the place of 0, and what the new sentences do not show stays as it was.
+    warm_start
+        Whether a second `fit` starts from the weights of the first.
     n_jobs
-        Threads; −1 for as many as there are processors. Their number changes no bit.
+        Threads of "lbfgs" and of predictions; −1 for as many as there are processors. Their number changes no bit.
+    random_state
+        Seed or generator, for the order of mini-batches.
     callbacks
         Functions of a `TrainingEvent`, called after each iteration.
 
@@ -77,6 +111,8 @@ class CRFTagger(BaseTagger):
         The penalized log-likelihood after each iteration.
     vocabulary_ : Vocabulary
         The words of the labelled text with their counts.
+    has_extra_ : bool
+        Whether it reads extra columns.
     scheme_, features_, tokenizer_, columns_
         How the tags mark spans, what is read, and how files and running text are read.
 
@@ -90,6 +126,7 @@ class CRFTagger(BaseTagger):
 
     kind = "crf-tagger"
     format_version = 2  # 1 held a model of CRFsuite
+    unsaved_params: ClassVar[frozenset[str]] = frozenset({"callbacks", "features", "prior"})
     constraints: ClassVar[Mapping[str, Constraint]] = {
         "features": Checked(check_features),
         "window": Whole(0, 10),
@@ -99,12 +136,19 @@ class CRFTagger(BaseTagger):
         "tol": Number(0, 1),
         "lexical": Flag(),
         "algorithm": Choice(*ALGORITHMS),
+        "batch_size": Whole(1),
+        "learning_rate": Number(0, 1e3),
+        "class_weight": Checked(training.check_class_weight),
+        "prior": Checked(_check_prior),
+        "warm_start": Flag(),
         "n_jobs": N_JOBS,
+        "random_state": RANDOM_STATE,
         "callbacks": CALLBACKS,
     }
 
     weights_: CRFWeights
     attributes_: dict[str, int]
+    has_extra_: bool
 
     def __init__(
         self,
@@ -117,7 +161,13 @@ class CRFTagger(BaseTagger):
         tol: float = 1e-5,
         lexical: bool = True,
         algorithm: str = "lbfgs",
+        batch_size: int = 512,
+        learning_rate: float = 0.2,
+        class_weight: Mapping[str, float] | str | None = None,
+        prior: CRFTagger | None = None,
+        warm_start: bool = False,
         n_jobs: int | None = None,
+        random_state: int | np.random.Generator | None = None,
         callbacks: Sequence[Callback] | None = None,
     ) -> None:
         self.features = features
@@ -128,11 +178,23 @@ class CRFTagger(BaseTagger):
         self.tol = tol
         self.lexical = lexical
         self.algorithm = algorithm
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.class_weight = class_weight
+        self.prior = prior
+        self.warm_start = warm_start
         self.n_jobs = n_jobs
+        self.random_state = random_state
         self.callbacks = callbacks
 
     def fit(
-        self, X: TaggerInput, y: TagLists, *, engine: Engine | None = None, checkpoint: CheckpointSource = None
+        self,
+        X: TaggerInput,
+        y: TagLists,
+        *,
+        extra: Extra = None,
+        engine: Engine | None = None,
+        checkpoint: CheckpointSource = None,
     ) -> Self:
         """Train on labelled sentences; Ctrl-C after the first iteration keeps the last finished one.
 
@@ -142,6 +204,9 @@ class CRFTagger(BaseTagger):
             Token lists.
         y
             Tag lists.
+        extra
+            More to read: for each sentence a list with, for each token, a word (such as the tag of another tagger),
+            a list of words, or a dict of name → word or number. `predict` must then be given it too.
         engine
             Refused: a CRF is trained on this machine; `n_jobs` sets its threads.
         checkpoint
@@ -160,64 +225,116 @@ class CRFTagger(BaseTagger):
         self._check_params()
         check_engine("CRFTagger", engine)
         features = check_features(self.features)
-        if not (self.lexical or features):
+        if not (self.lexical or features or extra is not None):
             raise InputError("CRFTagger: lexical=False leaves nothing to read: give features.")
         words = checked_words(X)
         tags = checked_tags(y, [len(s) for s in words])
         check_trainable(tags)
-        labels = sorted({tag for s in tags for tag in s})
-        index = {label: i for i, label in enumerate(labels)}
+        columns = checked_extra(extra, words)
+        if columns is not None and any(f.name == "extra" for f in features):
+            raise InputError("CRFTagger: a representation is called 'extra', as the extra columns are: rename it.")
         names: dict[str, int] = {}
         with one_blas_thread():
-            tokens = FeatureReader(features, self.window, self.lexical, names).read(words, None, grow=True)
-            gold = np.array([index[tag] for s in tags for tag in s], dtype=np.int32)
-            pairs = kernel.observed_pairs(tokens, gold, len(names), len(labels))
-            problem = kernel.Problem(tokens, gold, np.ones(len(words)), pairs, len(labels))
-            penalty = training.Penalty(self.l1, self.l2, None)
-            start = np.zeros(problem.n_weights())
-            n_threads = count_workers(self.n_jobs)
-            with open_checkpoint(checkpoint, self._without_models(), (tokens, gold)) as saved:
-                iterations = training.lbfgs(problem, penalty, start, self.n_iter, self.tol, n_threads, saved.state)
-                result = run_iterations(iterations, n_iter=self.n_iter, callbacks=self.callbacks, checkpoint=saved)
+            tokens = FeatureReader(features, self.window, self.lexical, names).read(words, columns, grow=True)
+            labels, problem = self._problem(tokens, tags, names)
+            start, centre = self._start(problem, names, labels)
+            penalty = training.Penalty(self.l1, self.l2, centre)
+            data = (tokens, problem.gold, problem.weight, start, np.zeros(0) if centre is None else centre)
+            with open_checkpoint(checkpoint, self._without_models(), data) as saved:
+                result = run_iterations(
+                    self._iterations(problem, penalty, start, saved.state),
+                    n_iter=self.n_iter,
+                    unit="iteration" if self.algorithm == "lbfgs" else "pass",
+                    callbacks=self.callbacks,
+                    checkpoint=saved,
+                )
         self._set_common(words, tags, features)
+        self.labels_ = labels
         self.weights_, self.attributes_ = training.packed(problem, result.params, names)
+        self.has_extra_ = columns is not None
         self.history_ = result.history
         self._open_reader()
         return self
 
+    def _problem(
+        self, tokens: kernel.Tokens, tags: list[list[str]], names: dict[str, int]
+    ) -> tuple[list[str], kernel.Problem]:
+        """The tags and what is learned from; names and tags of the prior join them."""
+        prior, kept = self.prior, None
+        labels = sorted({tag for s in tags for tag in s}.union([] if prior is None else prior.labels_))
+        index = {label: i for i, label in enumerate(labels)}
+        gold = np.array([index[tag] for s in tags for tag in s], dtype=np.int32)
+        if prior is not None:
+            kept = training.kept_pairs(prior.weights_, prior.attributes_, prior.labels_, names, labels)
+        pairs = kernel.observed_pairs(tokens, gold, len(names), len(labels), kept)
+        weight = training.sentence_weights(self.class_weight, gold, tokens.bounds, labels)
+        return labels, kernel.Problem(tokens, gold, weight, pairs, len(labels))
+
+    def _start(self, problem: kernel.Problem, names: dict[str, int], labels: list[str]) -> tuple[F64, F64 | None]:
+        """The first weights, and those to which the penalty pulls (None: 0)."""
+
+        def of(tagger: CRFTagger) -> F64:
+            old = (tagger.weights_, tagger.attributes_, tagger.labels_)
+            return training.aligned(*old, problem, names, labels)
+
+        centre = None if self.prior is None else of(self.prior)
+        if self.warm_start and self.__sklearn_is_fitted__():
+            return of(self), centre
+        return np.zeros(problem.n_weights()) if centre is None else centre.copy(), centre
+
+    def _iterations(
+        self, problem: kernel.Problem, penalty: training.Penalty, start: F64, resume_from: Any
+    ) -> Iterator[Iteration[F64]]:
+        if self.algorithm == "lbfgs":
+            n_threads = count_workers(self.n_jobs)
+            return training.lbfgs(problem, penalty, start, self.n_iter, self.tol, n_threads, resume_from)
+        rng = check_random_state(self.random_state)
+        return training.minibatch(
+            problem, penalty, start, self.n_iter, self.batch_size, self.learning_rate, rng, resume_from
+        )
+
+    def _check_params(self) -> None:
+        super()._check_params()
+        if self.algorithm == "minibatch" and self.l1 > 0:
+            raise InputError(f'CRFTagger: l1={self.l1} needs algorithm="lbfgs": leave it 0 with "minibatch".')
+
     def _without_models(self) -> CRFTagger:
         """A tagger with the same parameters but the models it reads, which the arrays stand for."""
-        return CRFTagger(**{**self.get_params(), "features": None})
+        return CRFTagger(**{**self.get_params(), "features": None, "prior": None})
 
     def _open_reader(self) -> None:
         self._reader = FeatureReader(self.features_, self.window, self.lexical, self.attributes_)
 
-    def predict(self, X: TaggerInput) -> list[list[str]]:
+    def predict(self, X: TaggerInput, *, extra: Extra = None) -> list[list[str]]:
         """Tag sentences.
 
         Parameters
         ----------
         X
             Sentences, as in `fit`.
+        extra
+            Extra columns, if `fit` was given some.
 
         Returns
         -------
         list of lists of str
             The most probable tags of each sentence as a whole.
         """
-        labels, out = self.labels_, []
-        for bounds, scores in self._scores(X):
-            best = kernel.best_labels(scores, bounds, self.weights_.transition).tolist()
-            out += [[labels[k] for k in best[low:high]] for low, high in zip(bounds, bounds[1:], strict=False)]
+        out: list[list[str]] = []
+        for bounds, scores in self._scores(X, extra):
+            best = kernel.best_labels(scores, bounds, self.weights_.transition)
+            out += [self._named(states) for states in np.split(best, bounds[1:-1])]
         return out
 
-    def predict_proba(self, X: TaggerInput) -> list[F32]:
+    def predict_proba(self, X: TaggerInput, *, extra: Extra = None) -> list[F32]:
         """Marginal probabilities of the tags.
 
         Parameters
         ----------
         X
             Sentences, as in `fit`.
+        extra
+            Extra columns, if `fit` was given some.
 
         Returns
         -------
@@ -225,32 +342,113 @@ class CRFTagger(BaseTagger):
             One for each sentence; columns are those of `labels_`.
         """
         out: list[F32] = []
-        for bounds, scores in self._scores(X):
+        for bounds, scores in self._scores(X, extra):
             p, _ = kernel.marginals(scores, bounds, self.weights_.transition, count_workers(self.n_jobs))
             out += np.split(p.astype(np.float32), bounds[1:-1])
         return out
 
-    def _scores(self, X: TaggerInput) -> Iterator[tuple[I64, F64]]:
+    def predict_nbest(self, X: TaggerInput, n: int = 5, *, extra: Extra = None) -> list[list[tuple[list[str], float]]]:
+        """The most probable tag sequences of each sentence.
+
+        Parameters
+        ----------
+        X
+            Sentences, as in `fit`.
+        n
+            How many; a short sentence may have fewer.
+        extra
+            Extra columns, if `fit` was given some.
+
+        Returns
+        -------
+        list of lists of (tags, log_probability)
+            For each sentence, the most probable first.
+
+        Raises
+        ------
+        InputError
+            If n is not a whole number from 1 to 10,000.
+        """
+        Whole(1, 10_000).check("predict_nbest", "n", n)
+        out = []
+        steps = self.weights_.transition.astype(np.float64)
+        for bounds, scores in self._scores(X, extra):
+            _, log_z = kernel.marginals(scores, bounds, steps, count_workers(self.n_jobs))
+            for own, z in zip(np.split(scores, bounds[1:-1]), log_z.tolist(), strict=True):
+                paths, totals = n_best_paths(own, steps, n)
+                out.append([(self._named(p), total - z) for p, total in zip(paths, totals.tolist(), strict=True)])
+        return out
+
+    def score(self, X: TaggerInput, y: TagLists, *, extra: Extra = None) -> float:
+        """Share of the tokens with the right tag.
+
+        Parameters
+        ----------
+        X
+            Sentences, as in `fit`.
+        y
+            A list of tags for each sentence.
+        extra
+            Extra columns, if `fit` was given some.
+
+        Returns
+        -------
+        float
+            From 0 to 1.
+        """
+        return self._scored(X, y, extra=extra)[0].tokens["all"].accuracy or 0.0
+
+    def evaluate(self, X: TaggerInput, y: TagLists, *, extra: Extra = None) -> Report:
+        """Evaluate the tagger on labelled sentences.
+
+        Parameters
+        ----------
+        X
+            Sentences, as in `fit`.
+        y
+            A list of tags for each sentence.
+        extra
+            Extra columns, if `fit` was given some.
+
+        Returns
+        -------
+        Report
+            Accuracy on all, unseen and rare words; precision, recall and F1 of spans if the tags mark spans.
+        """
+        return self._scored(X, y, extra=extra)[0]
+
+    def _named(self, states: I64) -> list[str]:
+        return [self.labels_[k] for k in states.tolist()]
+
+    def _scores(self, X: TaggerInput, extra: Extra) -> Iterator[tuple[I64, F64]]:
         """Bounds of sentences and scores of their tokens, some sentences at a time."""
         self._check_fitted()
-        weights = self.weights_
-        for batch in token_batches(checked_words(X), PREDICT_TOKENS):
+        words = checked_words(X)
+        if (extra is not None) != self.has_extra_:
+            cure = "give extra=, as in fit" if self.has_extra_ else "leave out extra"
+            raise InputError(f"The tagger learned {'with' if self.has_extra_ else 'without'} extra columns: {cure}.")
+        columns, first = checked_extra(extra, words), 0
+        for batch in token_batches(words, PREDICT_TOKENS):
+            more = None if columns is None else columns[first : first + len(batch)]
+            first += len(batch)
             with one_blas_thread():
-                tokens = self._reader.read(batch, None, grow=False)
-                if len(tokens.row) > 1 and tokens.dense.shape[1] != len(weights.dense):
+                tokens = self._reader.read(batch, more, grow=False)
+                n_numbers = len(self.weights_.dense)
+                if len(tokens.row) == 1:  # without tokens nobody knows how many numbers there are
+                    tokens = tokens._replace(dense=np.zeros((0, n_numbers), dtype=np.float32))
+                if tokens.dense.shape[1] != n_numbers:
                     raise InputError(
-                        f"The vectors have {tokens.dense.shape[1]} numbers, and the tagger learned from "
-                        f"{len(weights.dense)}: give the same features."
+                        f"The vectors have {tokens.dense.shape[1]} numbers, and the tagger learned from {n_numbers}: "
+                        "give the same features."
                     )
-                if len(tokens.row) == 1:
-                    tokens = tokens._replace(dense=np.zeros((0, len(weights.dense)), dtype=np.float32))
-                scores = kernel.all_scores(tokens, weights.start, weights.label, weights, count_workers(self.n_jobs))
+                scores = kernel.all_scores(tokens, self.weights_, count_workers(self.n_jobs))
                 yield tokens.bounds, scores
 
     # --- saving -----------------------------------------------------------------------------------------
 
     def _fitted_scalars(self) -> dict[str, Any]:
         sizes = {
+            "extra": self.has_extra_,
             "n_attributes": len(self.attributes_),
             "n_pairs": len(self.weights_.label),
             "n_numbers": len(self.weights_.dense),
@@ -297,6 +495,7 @@ class CRFTagger(BaseTagger):
         self._restore_common(tensors, state)
         # copies: Numba compiles once more for arrays that cannot be written
         self.weights_ = CRFWeights(**{name: np.array(tensors[name]) for name in CRFWeights._fields})
+        self.has_extra_ = bool(state.fitted["extra"])
         self.attributes_ = _names_from_bytes(tensors["attributes"].tobytes(), state.fitted["n_attributes"])
         self._open_reader()
 

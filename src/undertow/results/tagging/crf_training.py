@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from undertow.errors import InputError
-from undertow.kernels.chain.crf import I32, Pairs, Problem, Weights, loss_and_gradient
+from undertow.errors import InputError, short
+from undertow.kernels.chain.crf import I32, Pairs, Problem, Weights, add_loss_and_gradient, loss_and_gradient, take
+from undertow.kernels.lanes import Buffers, equal_runs
 from undertow.kernels.lbfgs import Descent, descend, start_descent
 from undertow.kernels.types import F32, F64, I64
+from undertow.models.constraints import is_number
 from undertow.models.fitting import Iteration
 
 PERIOD = 10  # L-BFGS stops when the loss has fallen by less than its share `tol` in so many iterations
@@ -94,6 +96,122 @@ def _snapshot(state: Descent, values: list[float]) -> tuple[Descent, list[float]
 def _check_value(value: float) -> None:
     if not np.isfinite(value):
         raise InputError("CRFTagger: the likelihood is not finite: the numbers of the features are too large.")
+
+
+class BatchState(NamedTuple):
+    """Where mini-batch training is after a pass."""
+
+    n_done: int
+    x: F64
+    squares: F64  # Σ gradient² of each weight
+    random: Any  # of the generator
+
+
+def minibatch(
+    problem: Problem,
+    penalty: Penalty,
+    start: F64,
+    n_iter: int,
+    batch_size: int,
+    learning_rate: float,
+    rng: np.random.Generator,
+    resume_from: BatchState | None = None,
+) -> Iterator[Iteration[F64]]:
+    """Passes of AdaGrad, whose rate falls to 0 at the end; the objective is that of each batch when it was met."""
+    filled = np.flatnonzero(np.diff(problem.tokens.bounds))
+    n_done, x, squares = 0, start.copy(), np.zeros(len(start))
+    if resume_from is not None:
+        n_done, x, squares, rng.bit_generator.state = resume_from
+    free = np.ones(len(x), dtype=np.bool_)
+    free[: len(problem.pairs.free)] = problem.pairs.free
+    centre = np.zeros(0) if penalty.centre is None else penalty.centre
+    gradient, rounded, buffers = np.zeros(len(x)), x.astype(np.float32), Buffers()
+    for i in range(n_done, n_iter):
+        order = rng.permutation(filled)
+        ends = np.cumsum(np.diff(problem.tokens.bounds)[order])
+        edges = equal_runs(np.concatenate(([0], ends)), -(-int(ends[-1]) // batch_size))
+        loss = 0.0
+        for b in range(len(edges) - 1):
+            some = take(problem, order[edges[b] : edges[b + 1]])
+            loss += add_loss_and_gradient(
+                some,
+                problem.split(rounded),
+                0,
+                len(some.weight),
+                gradient,
+                buffers,
+            )
+            share = (edges[b + 1] - edges[b]) / len(order)
+            rate = learning_rate * (1 - (i + b / (len(edges) - 1)) / n_iter)
+            _adagrad(x, squares, gradient, free, centre, 2 * penalty.l2 * share, rate, rounded)
+        away = x if penalty.centre is None else x - penalty.centre
+        value = loss + penalty.l2 * float(away @ away)
+        _check_value(value)
+        now = BatchState(i + 1, x.copy(), squares, rng.bit_generator.state)
+        yield Iteration(-value, now.x, state=partial(_same, now))
+
+
+def _same(state: BatchState) -> BatchState:
+    return state
+
+
+@njit(cache=True, nogil=True)
+def _adagrad(
+    x: Any, squares: Any, gradient: Any, free: Any, centre: Any, decay: float, rate: float, rounded: Any
+) -> None:
+    """One step of AdaGrad for all weights that are free; the gradient becomes 0, and `rounded` the new weights."""
+    for i in range(len(x)):
+        if free[i]:
+            g = gradient[i] + decay * (x[i] - centre[i] if len(centre) else x[i])
+            squares[i] += g * g
+            if squares[i] > 0.0:
+                x[i] -= rate * g / np.sqrt(squares[i])
+            rounded[i] = x[i]
+        gradient[i] = 0.0
+
+
+def sentence_weights(class_weight: Any, gold: I32, bounds: I64, labels: list[str]) -> F64:
+    """The weight of each sentence: the mean of the weights of its tags, 1 for an empty one.
+
+    Parameters
+    ----------
+    class_weight
+        None, "balanced" for weights against the frequencies of the tags, or a dict of tag → weight.
+    gold, bounds
+        Labels of the tokens, and where sentences begin.
+    labels
+        Names of the labels.
+
+    Returns
+    -------
+    float64 array
+        One for each sentence.
+    """
+    if class_weight is None:
+        return np.ones(len(bounds) - 1)
+    if isinstance(class_weight, str):
+        counts = np.bincount(gold, minlength=len(labels))
+        of_label = len(gold) / (np.count_nonzero(counts) * np.maximum(counts, 1))
+    else:
+        unknown = sorted(set(class_weight) - set(labels))
+        if unknown:
+            raise InputError(f"CRFTagger: class_weight has the tag {short(unknown[0])}, which no token has.")
+        of_label = np.array([float(class_weight.get(label, 1.0)) for label in labels])
+    sums = np.concatenate(([0.0], np.cumsum(of_label[gold])))
+    lengths = np.diff(bounds)
+    return np.where(lengths > 0, (sums[bounds[1:]] - sums[bounds[:-1]]) / np.maximum(lengths, 1), 1.0)
+
+
+def check_class_weight(value: Any) -> None:
+    """Raise InputError unless it is None, "balanced" or a dict of tag → positive number."""
+    if value is None or (isinstance(value, str) and value == "balanced"):
+        return
+    if not isinstance(value, Mapping) or not all(
+        isinstance(k, str) and is_number(v) and 0 < v <= 1e9 for k, v in value.items()
+    ):
+        raise InputError(
+            f'CRFTagger: class_weight={short(value)} must be None, "balanced", or a dict of tag and positive weight.'
+        )
 
 
 # --- weights of one tagger for another --------------------------------------------------------------------

@@ -333,6 +333,24 @@ class Tagger(BaseTagger):
         self._check_fitted()
         return self.crf_.predict_proba(X)
 
+    def predict_nbest(self, X: TaggerInput, n: int = 5) -> list[list[tuple[list[str], float]]]:
+        """The most probable tag sequences of each sentence.
+
+        Parameters
+        ----------
+        X
+            Token lists.
+        n
+            How many; a short sentence may have fewer.
+
+        Returns
+        -------
+        list of lists of (tags, log_probability)
+            For each sentence, the most probable first.
+        """
+        self._check_fitted()
+        return self.crf_.predict_nbest(X, n)
+
     # --- saving -----------------------------------------------------------------------------------------
 
     def _fitted_scalars(self) -> dict[str, Any]:
