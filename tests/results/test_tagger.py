@@ -29,7 +29,7 @@ from undertow.text.tokenizer import Tokenizer
 
 WORDS, LABELS = sentences(60, seed=1, share=0.2)
 TEST, GOLD = sentences(60, seed=2)
-TEXT = sentences(2500, seed=3)[0]
+TEXT = sentences(4000, seed=3)[0]
 PARTS = ["lds", "clusters", "hmm", "validation", "crf"]
 
 
@@ -124,7 +124,7 @@ def test_held_out_sentences_are_spread_over_the_text(n: int, share: float) -> No
     assert train == train_tags and test == test_tags and train and test
     assert sorted(train + test) == sorted(words) and len(test) == min(max(round(share * n), 1), n - 1)
     gaps = np.diff([int(s[0][1:]) for s in test])
-    assert len(test) < 3 or gaps.max() - gaps.min() <= 1
+    assert len(test) < 3 or (gaps.max() - gaps.min() <= 1 and gaps.min() >= n // len(test))
 
 
 # --- forms of text --------------------------------------------------------------------------------------
@@ -246,7 +246,8 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     tagger = Tagger(random_state=0, n_iter=10, callbacks=[interrupt])
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # as outside of tests, where a warning is not an error
         tagger.fit(WORDS, LABELS, text=TEXT, checkpoint=tmp_path / "work")
     assert not tagger.__sklearn_is_fitted__() and not list((tmp_path / "work").glob("part-hmm-*"))
     went_on, fitted = fit_again(tmp_path / "work")
