@@ -55,7 +55,7 @@ def default_parts(text: Corpus, random_state: Any, n_jobs: int | None) -> tuple[
 
     # sizes of the standard comparison (experiments/tagging_pos.py), and less for less text
     h = min(100, n_words // 20)
-    if n_tokens >= 30_000 and n_lagged >= 500 and h >= 10:  # on 5,000 to 8,000 tokens it did harm, on 30,000 none
+    if n_tokens >= 75_000 and n_lagged >= 500 and h >= 10:
         lds = LDS(h, lags=LAGS, **common)
         parts.append(
             Part(lds, lambda m: Vectors(m, "type", scale=3.0, window=0, pieces=True), True, 10 + 3e-6 * n_tokens)

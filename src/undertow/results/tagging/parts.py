@@ -67,8 +67,11 @@ class Watch:
         left = sum(self._seconds.values()) - share * here
         return (time.perf_counter() - self._began) / done * left if done else None
 
-    def of(self, part: str, unit: str = "iteration") -> list[Callback]:
-        """Callbacks for the fit of a part."""
+    def of(self, model: Estimator, part: str | None = None) -> list[Callback]:
+        """Callbacks for the fit of a model, which begins now; a part without a name is called by the model's kind."""
+        params = model.get_params()
+        part, unit = part or model.kind, UNITS.get(model.kind, "iteration")
+        self.progress(Progress(part, 0, params["n_iter"] + params.get("n_full", 0), unit))
 
         def tell(event: TrainingEvent) -> None:
             event = event._replace(part=part)
@@ -119,7 +122,7 @@ class Kept:
         LOGGER.info("fitting %s", model)
         X = data()
         with interrupts_raise():
-            model.set_params(callbacks=watch.of(part, UNITS.get(part, "iteration")))
+            model.set_params(callbacks=watch.of(model))
             model.fit(X, checkpoint=self.checkpoint)  # type: ignore[attr-defined]
             model.set_params(callbacks=None)
         vars(model).pop("_counts", None)  # the pair counts of an LDS; a model that was kept has none either

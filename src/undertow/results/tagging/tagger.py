@@ -218,7 +218,7 @@ class Tagger(BaseTagger):
             held_out = self._held_out(features, labelled, kept, watch) if other is None else None
             watch.finish("validation", reused=True)  # if it was not measured now
             LOGGER.info("training the CRF on %d sentences", len(labelled[0]))
-            crf = self._crf(features, watch.of("crf")).fit(*labelled, checkpoint=kept.checkpoint)
+            crf = self._crf(features, watch, "crf").fit(*labelled, checkpoint=kept.checkpoint)
             held_out = held_out if other is None else crf.evaluate(*other)
         self._finish(crf.set_params(callbacks=None), held_out, None)
         return self
@@ -272,23 +272,17 @@ class Tagger(BaseTagger):
         def measured() -> dict[str, Any]:
             LOGGER.info("training the CRF on %d sentences, to be evaluated on %d others", len(train[0]), len(test[0]))
             with interrupts_raise():
-                crf = self._crf(features, watch.of("validation")).fit(*train, checkpoint=kept.checkpoint)
+                crf = self._crf(features, watch, "validation").fit(*train, checkpoint=kept.checkpoint)
             watch.finish("validation")
             return crf.evaluate(*test).as_dict()
 
         read = [] if kept.checkpoint is None else [_key(f) for f in features]
-        key = fit_key(self._crf([], None), [read, *train, *test])
+        key = fit_key(self._crf([]), [read, *train, *test])
         return Report.from_dict(kept.report("held-out", key, measured))
 
-    def _crf(self, features: list[Representation], callbacks: Sequence[Callback] | None) -> CRFTagger:
-        return CRFTagger(
-            features or None,
-            window=self.window,
-            l2=self.l2,
-            n_iter=self.n_iter,
-            n_jobs=self.n_jobs,
-            callbacks=callbacks,
-        )
+    def _crf(self, features: list[Representation], watch: Watch | None = None, part: str = "crf") -> CRFTagger:
+        crf = CRFTagger(features or None, window=self.window, l2=self.l2, n_iter=self.n_iter, n_jobs=self.n_jobs)
+        return crf if watch is None else crf.set_params(callbacks=watch.of(crf, part))
 
     def _finish(self, crf: CRFTagger, held_out: Report | None, columns: dict[str, Any] | None) -> None:
         """Set the fitted attributes, all at once."""
