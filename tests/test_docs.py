@@ -20,8 +20,6 @@ def python_blocks(path: Path) -> list[str]:
 
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda p: p.stem)
 def test_tutorials_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if "CRFTagger" in path.read_text():
-        pytest.importorskip("pycrfsuite", reason="python-crfsuite is not installed")
     monkeypatch.chdir(tmp_path)
     blocks = python_blocks(path)
     assert blocks

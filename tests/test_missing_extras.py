@@ -18,7 +18,6 @@ from undertow import HMM
 from undertow.adapters.token_vectors import open_writer
 from undertow.engine import DaskCluster
 from undertow.errors import MissingExtraError
-from undertow.results.tagging import CRFTagger
 from undertow.text.reading import read_chunks
 from undertow.view.map_pictures import save_film, save_picture
 
@@ -53,7 +52,6 @@ CASES: list[tuple[tuple[str, ...], str, Callable[[Path], Any]]] = [
     (("imageio",), "video,viz", lambda place: save_film(sample_map(), place / "m.gif")),
     (("imageio_ffmpeg",), "video,viz", lambda place: save_film(sample_map(), place / "m.mp4")),
     (("dask", "distributed"), "dask", lambda _: list(DaskCluster().imap(str, [1]))),
-    (("pycrfsuite",), "crf", lambda _: CRFTagger().fit([["a"]], [["X"]])),
 ]
 
 

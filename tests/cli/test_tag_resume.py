@@ -40,7 +40,7 @@ main(sys.argv[2:])
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    text = sentences(9000, seed=3)[0]
+    text = sentences(9500, seed=3)[0]
     for name, part in (("a.txt", text[:1000]), ("b.txt", text[1000:])):
         (tmp_path / name).write_text("".join(" ".join(s) + "\n" for s in part))
     labelled = zip(*sentences(60, seed=1, share=0.2), strict=True)

@@ -16,8 +16,6 @@ from undertow import load
 from undertow.cli.main import main
 from waiting import HANGS
 
-pytest.importorskip("pycrfsuite", reason="python-crfsuite is not installed")
-
 LINES = ("The old bank lends money .", "The river runs to the sea .", "A bank of the river sleeps .")
 TAGS = {
     "The": "DT", "the": "DT", "A": "DT", "old": "JJ", "lends": "VBZ", "runs": "VBZ", "sleeps": "VBZ", "to": "TO",

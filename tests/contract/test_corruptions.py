@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import importlib.util
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -180,10 +179,21 @@ CORRUPTIONS: dict[str, dict[str, tuple[str, Change]]] = {
         **LABELS,
     },
     "crf-tagger": {
-        "a feature of no label": in_tensor("crfsuite", lambda x: spoilt(x, 48 + 12 + 8, 200)),
-        "a feature of no attribute": in_tensor("crfsuite", lambda x: spoilt(x, 48 + 12 + 6, 200)),
-        "another size": in_tensor("crfsuite", lambda x: spoilt(x, 5, 255)),
-        "offsets elsewhere": in_tensor("crfsuite", lambda x: spoilt(x, 46, 255)),
+        "a tag that is not there": in_tensor("label", nowhere),
+        "a tag below none": in_tensor("label", first(-1)),
+        "tags that do not rise": in_tensor("label", lambda x: 0 * x),
+        "pairs that begin elsewhere": in_tensor("start", first(1)),
+        "pairs backwards": in_tensor("start", lambda x: x[::-1]),
+        "pairs that end elsewhere": in_tensor("start", lambda x: spoilt(x, -1, x[-1] + 1)),
+        "an attribute without pairs": in_tensor("start", lambda x: spoilt(x, 1, 0)),
+        "a weight beyond all": in_tensor("sparse", first(1e30)),
+        "a transition beyond all": in_tensor("transition", first(-1e30)),
+        "a number's weight beyond all": in_tensor("dense", first(1e30)),
+        "names not in UTF-8": in_tensor("attributes", lambda x: 0 * x + 255),
+        "names all the same": in_tensor("attributes", lambda x: np.where(x == ord("\n"), x, ord("a")).astype(np.uint8)),
+        "one name more": in_tensor("attributes", first(ord("\n"))),
+        "one name less": in_tensor("attributes", lambda x: spoilt(x, int(np.flatnonzero(x == ord("\n"))[0]), ord("a"))),
+        **fitted(extra=1, n_pairs=3, n_attributes=2, n_numbers=1, name_bytes=4),
         **LABELS,
     },
     "tagger": {
@@ -213,13 +223,12 @@ TAGS = [["D" if w in ("the", "a", "her") else "N" if len(w) > 3 else "X" for w i
 
 @functools.cache
 def model_of(name: str) -> Any:
-    if name == "local-tagger":
+    if name in ("local-tagger", "crf-tagger"):
         lds = LDS(3, n_iter=1, n_full=0, lags=3, ssid_lags=2, kappa=1.0, random_state=0).fit(SENTENCES)
-        return LocalTagger(lds, n_iter=2, random_state=0).fit(SENTENCES, TAGS)
+        tagger: Any = LocalTagger(lds, n_iter=2, random_state=0) if name == "local-tagger" else CRFTagger(lds, n_iter=5)
+        return tagger.fit(SENTENCES, TAGS)
     if name == "tagger":
         return Tagger(None, n_iter=3).fit(SENTENCES, TAGS, validation=(SENTENCES[:1], TAGS[:1]))
-    if name == "crf-tagger":
-        return CRFTagger(n_iter=5).fit(SENTENCES, TAGS)
     return next(case for case in CASES if case.name == name).fitted()
 
 
@@ -230,7 +239,7 @@ def files_of(name: str) -> dict[str, bytes]:
         return {p.name: p.read_bytes() for p in (Path(place) / "m").iterdir()}
 
 
-TAGGERS = ["local-tagger", "tagger"] + (["crf-tagger"] if importlib.util.find_spec("pycrfsuite") else [])
+TAGGERS = ["local-tagger", "crf-tagger", "tagger"]
 NAMES = [case.name for case in CASES] + TAGGERS
 
 

@@ -17,7 +17,7 @@ DATA = Path(os.environ.get("UNDERTOW_DATA", ROOT.parent / "shared" / "data"))
 NEEDS = {
     "dynamic_coverage": (),
     "dynamic_nips": (),
-    "fhmm_pos": ("pycrfsuite",),
+    "fhmm_pos": (),
     "hmm_neural": ("torch",),
     "hmm_perplexity": (),
     "lds_noise": (),
@@ -25,8 +25,8 @@ NEEDS = {
     "lds_rnn": ("torch",),
     "lds_start": (),
     "lds_transitions": (),
-    "tagging_ner": ("pycrfsuite",),
-    "tagging_pos": ("pycrfsuite",),
+    "tagging_ner": (),
+    "tagging_pos": (),
 }
 NOT_EXPERIMENTS = {"pages", "report", "un_excerpt"}
 

@@ -29,7 +29,7 @@ from undertow.text.tokenizer import Tokenizer
 
 WORDS, LABELS = sentences(60, seed=1, share=0.2)
 TEST, GOLD = sentences(60, seed=2)
-TEXT = sentences(9000, seed=3)[0]
+TEXT = sentences(9500, seed=3)[0]
 PARTS = ["lds", "clusters", "hmm", "validation", "crf"]
 
 

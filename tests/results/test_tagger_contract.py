@@ -53,7 +53,17 @@ local = Case(
     has_score=False,
 )
 crf = Case(
-    "crf-tagger", small(SelfTaughtCRF, features=[Vectors(MODEL)], n_iter=4), has_transform=False, has_score=False
+    "crf-tagger",
+    small(SelfTaughtCRF, features=[Vectors(MODEL)], n_iter=4),
+    has_transform=False,
+    has_score=False,
+    uses_randomness=False,
+)
+batches = Case(
+    "crf-tagger-minibatch",
+    small(SelfTaughtCRF, features=[Vectors(MODEL)], n_iter=3, algorithm="minibatch", batch_size=8, random_state=0),
+    has_transform=False,
+    has_score=False,
 )
 tagger = Case(
     "tagger",
@@ -62,12 +72,11 @@ tagger = Case(
     has_score=False,
     uses_randomness=False,
 )
-NOT_OF_CRF = {"check_random_state"}  # L-BFGS draws no random number
 PAIRS = [
     pytest.param(check, case, id=f"{case.name}-{check.__name__}")
-    for case in (local, crf, tagger)
+    for case in (local, crf, batches, tagger)
     for check, needs in CHECKS
-    if all(getattr(case, need) for need in needs) and not (case is crf and check.__name__ in NOT_OF_CRF)
+    if all(getattr(case, need) for need in needs)
 ]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import shutil
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import pytest
 
 from oracles.naive_crf_features import naive_word_features
 from sentences import is_one_sentence
+from tagged_samples import NOUNS, sentences
 from undertow import LDS, Corpus, load
 from undertow.errors import InputError, NotFittedError, UndertowError
 from undertow.results.tagging import CRFTagger, LocalTagger, Vectors, packed_models
@@ -22,19 +22,6 @@ from undertow.results.tagging.crf_features import FeatureReader
 from undertow.results.tagging.word_features import shape
 from undertow.text.tagged import read_tagged
 from waiting import HANGS
-
-NOUNS, VERBS = ("river", "bank", "sea", "rain", "money"), ("runs", "sleeps", "falls", "lends")
-
-
-def sentences(n: int, seed: int = 0, nouns: tuple[str, ...] = NOUNS) -> tuple[list[list[str]], list[list[str]]]:
-    """ "the old river runs": what a word is shows in its place and in its spelling."""
-    draw = random.Random(seed)
-    X, y = [], []
-    for _ in range(n):
-        adjectives = ["old"] * draw.randint(0, 2)
-        X.append(["the", *adjectives, draw.choice(nouns), draw.choice(VERBS)])
-        y.append(["D", *(["A"] * len(adjectives)), "N", "V"])
-    return X, y
 
 
 @pytest.fixture(scope="module")

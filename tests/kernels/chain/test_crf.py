@@ -162,7 +162,7 @@ def test_descent_finds_the_minimum_and_never_rises() -> None:
 
 def test_descent_with_a_penalty_on_absolute_weights() -> None:
     """At the minimum the smooth slope is at most l1 where a weight is 0, and −l1 · sign elsewhere."""
-    l1 = 3.0
+    l1 = 7.0
     *_, last = descend(bowl, start_descent(bowl, np.array([5.0, 5.0, 5.0]), l1), l1, tol=1e-8)
     _, slope = bowl(last.x)
     assert last.x[0] == 0 and last.x[2] == 0 and last.x[1] < -1.9

@@ -7,9 +7,9 @@ W has weights for the pairs of attribute and label that occur in training alone,
 chain runs in probabilities that are rescaled at every token, all sentences of a chunk side by side as lanes, so that a
 step is one matrix product. Training does that in float32, with losses and gradients summed in float64.
 
-No probability is lost by that: relative to the best label of its token none is below exp(−range), where the range is the
-largest difference of two scores of a token plus that of two transitions. If it is too large for float32 a chunk is done
-in float64, and beyond that by `small.forward_backward_logs`.
+No probability is lost by that: relative to the best label of its token none is below exp(−range), where the range is
+the largest difference of two scores of a token plus that of two transitions. If it is too large for float32 a chunk is
+done in float64, and beyond that by `small.forward_backward_logs`.
 
 What is summed in which order depends on the text alone, never on the number of threads.
 """
@@ -243,12 +243,11 @@ def _chain_in_lanes(scores: Any, top: Any, bounds: I64, transition: Any, weight:
 
 def _chain_in_logs(scores: Any, bounds: I64, transition: Any, weight: F64) -> Posterior:
     lengths, shift = np.diff(bounds), transition.max()
+    steps = np.exp(transition.astype(np.float64) - shift)
     log_z, gamma, pairs = np.zeros(len(lengths)), np.empty(scores.shape), np.zeros(transition.shape)
     for s in range(len(lengths)):
         rows = slice(bounds[s], bounds[s + 1])
-        found = forward_backward_logs(
-            scores[rows], np.array([0, lengths[s]]), np.ones(len(transition)), np.exp(transition - shift)
-        )
+        found = forward_backward_logs(scores[rows], np.array([0, lengths[s]]), np.ones(len(steps)), steps)
         log_z[s] = found.log_likelihood[0] + shift * max(lengths[s] - 1, 0)
         gamma[rows] = found.gamma
         pairs += weight[s] * found.pairs

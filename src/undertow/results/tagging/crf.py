@@ -162,7 +162,7 @@ class CRFTagger(BaseTagger):
         lexical: bool = True,
         algorithm: str = "lbfgs",
         batch_size: int = 512,
-        learning_rate: float = 0.2,
+        learning_rate: float = 0.3,
         class_weight: Mapping[str, float] | str | None = None,
         prior: CRFTagger | None = None,
         warm_start: bool = False,
