@@ -174,7 +174,7 @@ def test_labelled_words_join_the_text_as_its_tokenizer_would_spell_them(tmp_path
 
 @pytest.mark.parametrize(
     ("n", "parts"),
-    [(2, []), (80, []), (190, ["clusters-paths", "hmm-posteriors"]), (1000, ["clusters-paths", "hmm-posteriors"])],
+    [(2, []), (80, []), (300, ["clusters-paths", "hmm-posteriors"]), (1000, ["clusters-paths", "hmm-posteriors"])],
 )
 def test_little_text_leaves_parts_out(n: int, parts: list[str]) -> None:
     text = sentences(n, seed=5)[0]
@@ -185,6 +185,15 @@ def test_little_text_leaves_parts_out(n: int, parts: list[str]) -> None:
     assert len(told) == 1 and is_one_sentence(str(told[0].message))
     if not parts:
         assert tagger.predict(TEST) == Tagger(None, n_iter=5, validation=None).fit(*labelled).predict(TEST)
+
+
+def test_text_shorter_than_the_labelled_text_is_left_out() -> None:
+    X, y = sentences(800, seed=6)
+    with pytest.warns(LittleTextWarning, match=r"beside 6,\d\d\d labelled ones"):
+        tagger = Tagger(random_state=0, n_iter=2, validation=None).fit(X, y, text=TEXT[:600])
+    assert tagger.features_ == []
+    with pytest.warns(LittleTextWarning, match="too few for LDS vectors: "):
+        assert len(Tagger(random_state=0, n_iter=2, validation=None).fit(X, y, text=TEXT[:900]).features_) == 2
 
 
 # --- models of one's own --------------------------------------------------------------------------------

@@ -232,12 +232,14 @@ class Tagger(BaseTagger):
         watch.plan({"validation": crf_seconds, "crf": crf_seconds})
         if corpus is None:
             return _given(self.representation)
-        parts, left_out = default_parts(corpus, seed, self.n_jobs)
+        n_labelled = sum(map(len, labelled[0]))
+        parts, left_out = default_parts(corpus, n_labelled, seed, self.n_jobs)
         if left_out:
             what = " and ".join([", ".join(left_out[:-1]), left_out[-1]] if len(left_out) > 1 else left_out)
             warnings.warn(
-                f"The text has {corpus.n_tokens:,} tokens of {np.count_nonzero(corpus.vocabulary.counts):,} different "
-                f"words, too few for {what}: the tagger does without.",
+                f"The text has {corpus.n_tokens - n_labelled:,} tokens beside {n_labelled:,} labelled ones, and both have "
+                f"{np.count_nonzero(corpus.vocabulary.counts):,} different words, too few for {what}: the tagger does "
+                "without.",
                 LittleTextWarning,
                 stacklevel=3,
             )
