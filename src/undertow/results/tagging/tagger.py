@@ -237,7 +237,7 @@ class Tagger(BaseTagger):
         if left_out:
             what = " and ".join([", ".join(left_out[:-1]), left_out[-1]] if len(left_out) > 1 else left_out)
             warnings.warn(
-                f"The text has {corpus.n_tokens - n_labelled:,} tokens beside {n_labelled:,} labelled ones, and both have "
+                f"The text has {corpus.n_tokens - n_labelled:,} tokens beside {n_labelled:,} labelled ones, both with "
                 f"{np.count_nonzero(corpus.vocabulary.counts):,} different words, too few for {what}: the tagger does "
                 "without.",
                 LittleTextWarning,
