@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from bench import parser, print_header, print_row, timed
 from data import data_dir
 from undertow import LDS, Corpus

@@ -139,7 +139,7 @@ def _list_pairs(seen: Any, full: Any, start: Any, n_labels: int, label: Any, fre
 def token_scores(tokens: Tokens, low: int, high: int, start: I64, label: I32, weights: Any, out: Any) -> Any:
     """Scores (high − low, K) of tokens low … high − 1 into `out`; weights: sparse, dense (float32) and transitions."""
     if tokens.dense.shape[1]:
-        out[:] = tokens.dense[low:high] @ weights.dense
+        np.matmul(tokens.dense[low:high], weights.dense, out=out)
     else:
         out[:] = 0.0
     _add_scores(tokens.row[low : high + 1], tokens.attribute, tokens.value, start, label, weights.sparse, out)
@@ -192,8 +192,8 @@ def chain_posterior(scores: Scores, bounds: I64, transition: Scores, weight: F64
     """
     if weight is None:
         weight = np.ones(len(bounds) - 1)
-    top = scores.max(axis=1)
-    apart = float((top - scores.min(axis=1)).max(initial=0.0)) + float(transition.max() - transition.min())
+    top = np.empty(len(scores), dtype=scores.dtype)
+    apart = float(_top_of_rows(scores, top)) + float(transition.max() - transition.min())
     if apart <= RANGE[scores.dtype]:
         return _chain_in_lanes(scores, top, bounds, transition.astype(scores.dtype, copy=False), weight)
     if apart <= RANGE[np.dtype(np.float64)]:
@@ -209,8 +209,8 @@ def _chain_in_lanes(scores: Any, top: Any, bounds: I64, transition: Any, weight:
     shift = transition.max()
     step = np.exp(transition - shift)
     step_back = np.ascontiguousarray(step.T)
-    obs = scores[row]
-    obs -= top[row, None]
+    obs = np.empty_like(scores)
+    _below_top(scores, top, row, obs)
     np.exp(obs, out=obs)
     alpha, normalizer = np.empty_like(obs), np.empty(len(obs))
     for t, n in enumerate(n_alive):
@@ -223,7 +223,7 @@ def _chain_in_lanes(scores: Any, top: Any, bounds: I64, transition: Any, weight:
     gained = np.log(normalizer) + top[row]
     lane_z, lane_weight = np.zeros(len(order)), weight[order].astype(scores.dtype)
     pairs, beta = np.zeros((K, K)), np.empty((len(order), K), dtype=scores.dtype)
-    is_weighted, n_next = not (weight == 1).all(), 0
+    gamma, is_weighted, n_next = np.empty_like(scores), not (weight == 1).all(), 0
     for t in range(len(n_alive) - 1, -1, -1):
         n, here = n_alive[t], slice(at[t], at[t + 1])
         lane_z[:n] += gained[here]
@@ -232,12 +232,11 @@ def _chain_in_lanes(scores: Any, top: Any, bounds: I64, transition: Any, weight:
             message, before = obs[at[t + 1] : at[t + 1] + n_next], alpha[at[t] : at[t] + n_next]
             np.matmul(message, step_back, out=beta[:n_next])
             pairs += (before * lane_weight[:n_next, None] if is_weighted else before).T @ message
-        _smooth(alpha[here], beta[:n], obs[here], normalizer[here])  # and obs becomes the message to the token before
+        # obs becomes the message to the token before
+        _smooth(alpha[here], beta[:n], obs[here], normalizer[here], row[here], gamma)
         n_next = n
     log_z = shift * np.maximum(lengths - 1, 0).astype(np.float64)
     log_z[order] += lane_z
-    gamma = np.empty_like(scores)
-    gamma[row] = alpha
     return Posterior(log_z, gamma, pairs * step)
 
 
@@ -252,6 +251,32 @@ def _chain_in_logs(scores: Any, bounds: I64, transition: Any, weight: F64) -> Po
         gamma[rows] = found.gamma
         pairs += weight[s] * found.pairs
     return Posterior(log_z, gamma, pairs)
+
+
+@njit(cache=True, nogil=True)
+def _top_of_rows(scores: Any, top: Any) -> Any:
+    """Equivalent to `top[:] = scores.max(1); return (top - scores.min(1)).max()`, NaN if a score is NaN."""
+    widest = scores.dtype.type(0)
+    for t in range(len(scores)):
+        low = high = scores[t, 0]
+        for k in range(scores.shape[1]):
+            s = scores[t, k]
+            low = s if s < low else low
+            high = s if s > high else high
+            if np.isnan(s):
+                return s
+        top[t] = high
+        widest = max(widest, high - low)
+    return widest
+
+
+@njit(cache=True, nogil=True)
+def _below_top(scores: Any, top: Any, token: Any, out: Any) -> None:
+    """Equivalent to `out[:] = scores[token] - top[token, None]`."""
+    for r in range(len(token)):
+        s, o, highest = scores[token[r]], out[r], top[token[r]]
+        for k in range(len(s)):
+            o[k] = s[k] - highest
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
@@ -270,13 +295,14 @@ def _condition(alpha: Any, obs: Any, normalizer: Any) -> None:
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
-def _smooth(alpha: Any, beta: Any, obs: Any, normalizer: Any) -> None:
-    """Equivalent to `obs *= beta / normalizer[:, None]; alpha *= beta`."""
+def _smooth(alpha: Any, beta: Any, obs: Any, normalizer: Any, token: Any, gamma: Any) -> None:
+    """Equivalent to `obs *= beta / normalizer[:, None]; gamma[token] = alpha * beta`."""
     for r in range(len(alpha)):
+        g = gamma[token[r]]
         a, b, o, inverse = alpha[r], beta[r], obs[r], alpha.dtype.type(1.0 / normalizer[r])
         for k in range(len(a)):
             o[k] *= b[k] * inverse
-            a[k] *= b[k]
+            g[k] = a[k] * b[k]
 
 
 # --- loss and gradient ----------------------------------------------------------------------------------
@@ -355,8 +381,9 @@ def _subtract_gold(scores: Any, transition: Any, gold: Any, bounds: Any, weight:
         for t in range(bounds[s], bounds[s + 1]):
             own += scores[t, gold[t]]
             gamma[t, gold[t]] -= 1.0
-            for k in range(gamma.shape[1]):
-                gamma[t, k] *= weight[s]
+            if weight[s] != 1.0:
+                for k in range(gamma.shape[1]):
+                    gamma[t, k] *= weight[s]
             if t > bounds[s]:
                 own += transition[gold[t - 1], gold[t]]
                 pairs[gold[t - 1], gold[t]] -= weight[s]
