@@ -64,7 +64,12 @@ def default_parts(text: Corpus, n_labelled: int, random_state: Any, n_jobs: int 
     if n_tokens >= 75_000 and n_lagged >= 500 and h >= 10:
         lds = LDS(h, lags=LAGS, **common)
         parts.append(
-            Part(lds, lambda m: Vectors(m, "type", scale=3.0, window=0, pieces=True), True, 10 + 3e-6 * n_tokens)
+            Part(
+                lds,
+                lambda m: Vectors(m, "type", scale=3.0, window=0, pieces=True),
+                True,
+                4e-6 * n_words * h + 1e-6 * n_tokens,
+            )
         )
     else:
         left_out.append("LDS vectors")
@@ -73,7 +78,9 @@ def default_parts(text: Corpus, n_labelled: int, random_state: Any, n_jobs: int 
     if n_tokens >= 2_000 and n_clusters >= 10:
         clusters = WordClusters(n_clusters, n_iter=12, **common)
         parts.append(
-            Part(clusters, lambda m: Paths(m, window=0, pieces=True), True, 0.03 * n_clusters + 1e-6 * n_tokens)
+            Part(
+                clusters, lambda m: Paths(m, window=0, pieces=True), True, 3e-7 * n_words * n_clusters + 2e-6 * n_tokens
+            )
         )
     else:
         left_out.append("cluster paths")
@@ -82,7 +89,7 @@ def default_parts(text: Corpus, n_labelled: int, random_state: Any, n_jobs: int 
     if n_states >= 8:
         # from clusters, not at random: on 35,000 to 1.4 M tokens four passes from a random start taught it nothing
         hmm = HMM(n_states, n_blocks=1, n_iter=4, n_chunks=8, init="clusters", **common)
-        parts.append(Part(hmm, lambda m: Posteriors(m, window=0, pieces=True), False, 5e-8 * n_tokens * n_states))
+        parts.append(Part(hmm, lambda m: Posteriors(m, window=0, pieces=True), False, 6e-8 * n_tokens * n_states))
     else:
         left_out.append("HMM posteriors")
     return parts, left_out
