@@ -24,12 +24,10 @@ from undertow.progress import Progress
 from undertow.results.tagging import LittleTextWarning, Vectors
 from undertow.results.tagging.parts import WORK, Watch, duration
 from undertow.results.tagging.tagger import split
-from undertow.results.tagging.unlabelled import with_sentences
-from undertow.text.tokenizer import Tokenizer
 
 WORDS, LABELS = sentences(60, seed=1, share=0.2)
 TEST, GOLD = sentences(60, seed=2)
-TEXT = sentences(9500, seed=3)[0]
+TEXT = sentences(9600, seed=3)[0]
 PARTS = ["lds", "clusters", "hmm", "validation", "crf"]
 
 
@@ -131,45 +129,22 @@ def test_held_out_sentences_are_spread_over_the_text(n: int, share: float) -> No
 
 
 def test_all_forms_of_text(tmp_path: Path) -> None:
-    """A corpus and its directory, names and a pattern, lists and a generator: two by two the same tagger.
-
-    The words of a corpus stay its own, those of files are joined by the labelled ones.
-    """
-    X = sentences(700, seed=4, share=0.9)[0]
+    """A corpus and its directory, names and a pattern give the same tagger; so do lists and a generator."""
+    X = sentences(700, seed=4)[0]
     for name, part in (("a.txt", X[:400]), ("b.txt", X[400:])):
         (tmp_path / name).write_text("".join(" ".join(s) + "\n" for s in part))
     names = [tmp_path / "a.txt", str(tmp_path / "b.txt")]
     corpus = Corpus.build(names, tmp_path / "c")
-    labelled = [*WORDS, ["extra"]], [*LABELS, ["N"]]
     found = []
     for text in (corpus, str(tmp_path / "c"), [tmp_path / "c"], names, str(tmp_path / "?.txt"), X, (s for s in X)):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LittleTextWarning)
-            found.append(Tagger(random_state=0, n_iter=3, validation=None).fit(*labelled, text=text))  # type: ignore[arg-type]
-    of_corpus, of_files, of_lists = found[:3], found[3:5], found[5:]
-    for same in (of_corpus, of_files, of_lists):
+            found.append(Tagger(random_state=0, n_iter=3, validation=None).fit(WORDS, LABELS, text=text))  # type: ignore[arg-type]
+    of_files, of_lists = found[:5], found[5:]
+    for same in (of_files, of_lists):
         assert len({tensor_bytes(t) for t in same}) == 1
     assert [f.name for f in of_files[0].features_] == [f.name for f in of_lists[0].features_] != []
     assert of_files[0].tokenizer_ is not None and of_lists[0].tokenizer_ is None
-    words = [set(t.features_[0].model.vocabulary_.words) for t in (of_corpus[0], of_files[0], of_lists[0])]  # type: ignore[attr-defined]
-    assert words[0] == set(corpus.vocabulary.words) and words[1] == words[2] == words[0] | {"extra"}
-
-
-def test_labelled_words_join_the_text_as_its_tokenizer_would_spell_them(tmp_path: Path) -> None:
-    (tmp_path / "t.txt").write_text("The dose was high (3 mg), and we don't know why.\n" * 3)
-    corpus = Corpus.build([tmp_path / "t.txt"], tmp_path / "c", boundary="<eos>")
-    more = [["-LRB-", "dose-high", "3.5", "do", "n't", "zebra"], [], ["why"]]
-    joined = with_sentences(corpus, more)
-    assert list(joined.token_lists())[3:] == [
-        ["(", "dose", "<unk>", "high", "NUM", "do", "n't", "<unk>", "<eos>"],
-        ["why", "<eos>"],
-    ]
-    np.testing.assert_array_equal(joined.ids[: corpus.n_tokens], corpus.ids)
-    assert joined.vocabulary == corpus.vocabulary and joined.vocabulary.counts.sum() == joined.n_tokens
-    extended = with_sentences(corpus, more, len(corpus.vocabulary) + 1)
-    assert extended.vocabulary.words == (*corpus.vocabulary.words, "-") and len(extended.ids) == len(joined.ids)
-    assert extended.vocabulary.counts[-1] == 1 and extended.vocabulary.counts.sum() == extended.n_tokens
-    assert Tokenizer(**{k: v for k, v in joined.manifest["tokenizer"].items() if k != "version"}) == Tokenizer()
 
 
 @pytest.mark.parametrize(
@@ -185,15 +160,6 @@ def test_little_text_leaves_parts_out(n: int, parts: list[str]) -> None:
     assert len(told) == 1 and is_one_sentence(str(told[0].message))
     if not parts:
         assert tagger.predict(TEST) == Tagger(None, n_iter=5, validation=None).fit(*labelled).predict(TEST)
-
-
-def test_text_shorter_than_the_labelled_text_is_left_out() -> None:
-    X, y = sentences(800, seed=6)
-    with pytest.warns(LittleTextWarning, match=r"beside 6,\d\d\d labelled ones"):
-        tagger = Tagger(random_state=0, n_iter=2, validation=None).fit(X, y, text=TEXT[:600])
-    assert tagger.features_ == []
-    with pytest.warns(LittleTextWarning, match="too few for LDS vectors: "):
-        assert len(Tagger(random_state=0, n_iter=2, validation=None).fit(X, y, text=TEXT[:900]).features_) == 2
 
 
 # --- models of one's own --------------------------------------------------------------------------------
@@ -233,6 +199,14 @@ def test_finished_parts_are_not_fitted_again(tmp_path: Path) -> None:
     with pytest.warns(CheckpointWarning, match="It is made again"):
         third, fitted = fit_again(place)
     assert fitted == ["clusters", "crf"] and tensor_bytes(third) == tensor_bytes(first)
+
+
+def test_other_labels_take_the_models_over(tmp_path: Path) -> None:
+    fit_again(tmp_path / "work")
+    events: list[TrainingEvent] = []
+    tagger = Tagger(random_state=0, n_iter=10, callbacks=[events.append])
+    tagger.fit(TEST, GOLD, text=TEXT, checkpoint=tmp_path / "work")
+    assert parts_of(events) == ["validation", "crf"]
 
 
 def test_other_text_takes_nothing_over(tmp_path: Path) -> None:

@@ -29,15 +29,13 @@ class Part(NamedTuple):
     seconds: float  # processor time that the fit takes, roughly: only the ratios of the parts count
 
 
-def default_parts(text: Corpus, n_labelled: int, random_state: Any, n_jobs: int | None) -> tuple[list[Part], list[str]]:
+def default_parts(text: Corpus, random_state: Any, n_jobs: int | None) -> tuple[list[Part], list[str]]:
     """The models to fit to a text.
 
     Parameters
     ----------
     text
-        All of it, the labelled words at its end.
-    n_labelled
-        How many these are.
+        All of it.
     random_state, n_jobs
         For the models.
 
@@ -48,11 +46,7 @@ def default_parts(text: Corpus, n_labelled: int, random_state: Any, n_jobs: int 
     left_out : list of str
         What the text is too short for.
     """
-    n_tokens = text.n_tokens - n_labelled
-    if n_tokens < n_labelled:
-        # what a model knows of a labelled word then comes from the labelled text itself, and of an unseen word it knows
-        # nothing: with 20,000 labels and 3,000 more tokens every part did harm on unseen words
-        n_tokens = 0
+    n_tokens = text.n_tokens
     n_words = int(np.count_nonzero(text.vocabulary.counts))
     n_lagged = int((np.diff(text.offsets) > LAGS).sum())
     common = {"random_state": random_state, "n_jobs": n_jobs}

@@ -180,7 +180,7 @@ class Tagger(BaseTagger):
             A list of tags for each sentence.
         text
             Unlabelled text: a Corpus or its directory, token lists, file names or glob patterns, or None to read
-            spelling alone. The labelled words are added to it.
+            spelling alone.
         validation
             Other labelled sentences and their tags, on which the accuracy is measured instead of on a share of X; the
             CRF is then trained once.
@@ -213,7 +213,7 @@ class Tagger(BaseTagger):
         watch = Watch(check_callbacks(self.callbacks), progress)
         with shown_log(self.verbose), kept_parts(checkpoint) as kept:
             seed = _fixed(self.random_state)
-            corpus = open_text(text, labelled[0], kept.place, self.n_jobs, progress)
+            corpus = open_text(text, kept.place, self.n_jobs, progress)
             features = self._features(corpus, seed, kept, watch, labelled)
             held_out = self._held_out(features, labelled, kept, watch) if other is None else None
             watch.finish("validation", reused=True)  # if it was not measured now
@@ -227,19 +227,16 @@ class Tagger(BaseTagger):
         self, corpus: Corpus | None, seed: Any, kept: Kept, watch: Watch, labelled: Labelled
     ) -> list[Representation]:
         """What the CRF reads beside the spelling."""
-        # measured: an iteration of the CRF takes about 2 µs a token for each of some 20 tags
-        crf_seconds = 2e-6 * self.n_iter * sum(map(len, labelled[0])) * len({t for s in labelled[1] for t in s})
+        crf_seconds = 7e-8 * self.n_iter * sum(map(len, labelled[0])) * len({t for s in labelled[1] for t in s})
         watch.plan({"validation": crf_seconds, "crf": crf_seconds})
         if corpus is None:
             return _given(self.representation)
-        n_labelled = sum(map(len, labelled[0]))
-        parts, left_out = default_parts(corpus, n_labelled, seed, self.n_jobs)
+        parts, left_out = default_parts(corpus, seed, self.n_jobs)
         if left_out:
             what = " and ".join([", ".join(left_out[:-1]), left_out[-1]] if len(left_out) > 1 else left_out)
             warnings.warn(
-                f"The text has {corpus.n_tokens - n_labelled:,} tokens beside {n_labelled:,} labelled ones, both with "
-                f"{np.count_nonzero(corpus.vocabulary.counts):,} different words, too few for {what}: the tagger does "
-                "without.",
+                f"The text has {corpus.n_tokens:,} tokens of {np.count_nonzero(corpus.vocabulary.counts):,} different "
+                f"words, too few for {what}: the tagger does without.",
                 LittleTextWarning,
                 stacklevel=3,
             )
