@@ -19,6 +19,7 @@ from undertow.errors import FormatError, InputError
 from undertow.kernels.chain import crf as kernel
 from undertow.models.fitting import Checkpoint
 from undertow.results.tagging.crf_features import FeatureReader
+from undertow.results.tagging.crf_training import _adagrad
 
 
 class Numbers:
@@ -159,6 +160,22 @@ def test_mini_batches_come_near_the_optimum() -> None:
     assert best.history_[-1] > start[0] > 1.05 * best.history_[-1]  # they are negative
     with pytest.raises(InputError, match="lbfgs"):
         CRFTagger(algorithm="minibatch", l1=1.0).fit(X, y)
+
+
+def test_a_step_of_adagrad() -> None:
+    """Against the definition, for the weights that are free."""
+    rng = np.random.default_rng(0)
+    x, gradient, centre = rng.normal(size=(3, 5))
+    squares, free = rng.uniform(size=5), np.array([True, True, False, True, False])
+    g = gradient + 0.3 * (x - centre)
+    after = squares + free * g**2
+    expected = x - free * 0.7 * g / np.sqrt(after)
+    rounded = x.astype(np.float32)
+    _adagrad(x, squares, gradient, free, centre, 0.3, 0.7, rounded)
+    np.testing.assert_allclose(x, expected, rtol=1e-12)
+    np.testing.assert_allclose(squares, after, rtol=1e-12)
+    np.testing.assert_array_equal(rounded, x.astype(np.float32))
+    assert not gradient.any()
 
 
 def test_weights_of_tags_count_sentences() -> None:

@@ -68,7 +68,7 @@ def descend(function: Function, state: Descent, l1: float = 0.0, tol: float = 1e
 
 
 def _search(function: Function, state: Descent, step: F64, slope: float) -> tuple[F64, float, F64] | None:
-    """A step length with the weak Wolfe conditions, by doubling and bisection."""
+    """A step length with the weak Wolfe conditions, by growing, interpolation and bisection."""
     low, high, length = 0.0, np.inf, 1.0
     best = None
     for _ in range(MOST_TRIALS):
@@ -81,7 +81,12 @@ def _search(function: Function, state: Descent, step: F64, slope: float) -> tupl
             if float(gradient @ step) >= WOLFE * slope:
                 break
             low = length
-        length = (low + high) / 2 if np.isfinite(high) else 4 * length
+        if not np.isfinite(high):
+            length *= 4
+        elif length == high and low == 0.0:  # the parabola through both values and the first slope
+            length = min(max(-slope * length**2 / (2 * (value - state.value - slope * length)), 0.1 * high), 0.5 * high)
+        else:
+            length = (low + high) / 2
         if length < MIN_STEP or high - low < 1e-3 * high:
             break
     return best

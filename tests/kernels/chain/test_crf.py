@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -154,16 +155,32 @@ def bowl(x: Any) -> tuple[float, Any]:
 
 
 def test_descent_finds_the_minimum_and_never_rises() -> None:
-    values = [s for s in descend(bowl, start_descent(bowl, np.array([5.0, 5.0, 5.0])), tol=1e-8)]
+    values = list(islice(descend(bowl, start_descent(bowl, np.array([5.0, 5.0, 5.0])), tol=1e-8), 200))
     np.testing.assert_allclose(values[-1].x, [1.0, -2.0, 0.0], atol=1e-6)
     falls = [s.value for s in values]
     assert all(b <= a for a, b in zip(falls, falls[1:], strict=False)) and len(falls) < 60
 
 
+def far(x: Any) -> tuple[float, Any]:
+    """A wide valley, whose bottom is a thousand steps of length 1 away."""
+    away = x - 1000.0
+    return float(np.sum(np.sqrt(1 + away**2))), away / np.sqrt(1 + away**2)
+
+
+def test_steps_satisfy_the_wolfe_conditions() -> None:
+    start = start_descent(far, np.zeros(2))
+    steps = [start, *islice(descend(far, start, tol=1e-6), 100)]
+    for a, b in zip(steps, steps[1:], strict=False):
+        slope = a.gradient @ (b.x - a.x)
+        assert b.value <= a.value + 1e-4 * slope and b.gradient @ (b.x - a.x) >= 0.9 * slope
+    np.testing.assert_allclose(steps[-1].x, 1000.0, rtol=1e-6)
+    assert len(steps) < 30
+
+
 def test_descent_with_a_penalty_on_absolute_weights() -> None:
     """At the minimum the smooth slope is at most l1 where a weight is 0, and −l1 · sign elsewhere."""
     l1 = 7.0
-    *_, last = descend(bowl, start_descent(bowl, np.array([5.0, 5.0, 5.0]), l1), l1, tol=1e-8)
+    *_, last = islice(descend(bowl, start_descent(bowl, np.array([5.0, 5.0, 5.0]), l1), l1, tol=1e-8), 200)
     _, slope = bowl(last.x)
     assert last.x[0] == 0 and last.x[2] == 0 and last.x[1] < -1.9
     assert abs(slope[0]) <= l1 and abs(slope[2]) <= l1
