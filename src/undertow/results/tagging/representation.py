@@ -28,6 +28,7 @@ import numpy.typing as npt
 from undertow.errors import InputError
 from undertow.kernels.types import F32, I64
 from undertow.models.base import Estimator
+from undertow.results.tagging.lookup import check_casing, known_spelling
 from undertow.text.tokenizer import Tokenizer
 from undertow.text.vocabulary import Vocabulary
 
@@ -129,6 +130,9 @@ class ModelFeatures(abc.ABC):
         What to do with a token that the tokenizer would split, such as `spike-timing`. False makes it an unknown word.
         True shows the model all the pieces, as in its own text, and takes the features of the last one that has a
         letter or digit.
+    casing
+        Whether a word may be looked up in another casing: "known" if the vocabulary does not have it, "frequent" also
+        if another casing is more frequent (see `undertow.results.tagging.lookup`); None looks words up as they are.
 
     Raises
     ------
@@ -148,6 +152,7 @@ class ModelFeatures(abc.ABC):
         window: int | None = None,
         respell: bool | None = None,
         pieces: bool = False,
+        casing: str | None = None,
     ) -> None:
         if not hasattr(model, self.ability):
             raise InputError(
@@ -160,9 +165,11 @@ class ModelFeatures(abc.ABC):
             raise InputError(f"respell={respell!r} must be True, False, or None for what the model's text says.")
         if pieces not in (True, False):
             raise InputError(f"pieces={pieces!r} must be True or False.")
+        check_casing(casing)
         self.model = model
         self.respell = respell
         self.pieces = pieces
+        self.casing = casing
         self.name = name or f"{getattr(model, 'kind', type(model).__name__)}-{self.adapter}"
         self.window = window
         self._spelling: dict[str, list[str]] = {}  # the pieces of a token; mostly one
@@ -206,7 +213,13 @@ class ModelFeatures(abc.ABC):
         dict
             JSON values.
         """
-        return {"name": self.name, "window": self.window, "respell": self.respell, "pieces": self.pieces}
+        return {
+            "name": self.name,
+            "window": self.window,
+            "respell": self.respell,
+            "pieces": self.pieces,
+            "casing": self.casing,
+        }
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.model!r}, name={self.name!r})"
@@ -229,7 +242,7 @@ class ModelFeatures(abc.ABC):
     def _cut(self, sentences: Sentences) -> list[list[list[str]]]:
         """The pieces of each token."""
         rule = self._rule()
-        if rule is None:
+        if rule is None and self.casing is None:
             return [[[token] for token in tokens] for tokens in sentences]
         known = self._spelling
         # the cache must not grow without limit, and the model may have been fitted again
@@ -239,8 +252,13 @@ class ModelFeatures(abc.ABC):
         for tokens in sentences:
             for token in tokens:
                 if token not in known:
-                    known[token] = respelled(token, self.model.vocabulary_, rule, pieces=self.pieces)
+                    known[token] = self._spell(token, rule)
         return [[known[token] for token in tokens] for tokens in sentences]
+
+    def _spell(self, token: str, rule: Tokenizer | None) -> list[str]:
+        vocabulary = self.model.vocabulary_
+        pieces = [token] if rule is None else respelled(token, vocabulary, rule, pieces=self.pieces)
+        return pieces if self.casing is None else [known_spelling(p, vocabulary, self.casing) for p in pieces]
 
     def _ask(self, question: Any, sentences: Sentences) -> list[npt.NDArray[Any]]:
         """The rows of the model's answer for the tokens; for a token that was split, the row of its head."""
@@ -312,7 +330,7 @@ class Vectors(ModelFeatures):
         A view of `transform`; None for its default.
     scale
         Factor on all numbers.
-    name, window, respell, pieces
+    name, window, respell, pieces, casing
         As for all representations; see `ModelFeatures`.
 
     Examples
@@ -336,8 +354,9 @@ class Vectors(ModelFeatures):
         window: int | None = 0,
         respell: bool | None = None,
         pieces: bool = False,
+        casing: str | None = None,
     ) -> None:
-        super().__init__(model, name=name, window=window, respell=respell, pieces=pieces)
+        super().__init__(model, name=name, window=window, respell=respell, pieces=pieces, casing=casing)
         if not (isinstance(scale, int | float) and np.isfinite(scale)):
             raise InputError(f"scale={scale!r} must be a finite number.")
         if view is not None and "view" not in signature(model.transform).parameters:  # type: ignore[attr-defined]
@@ -385,7 +404,7 @@ class States(ModelFeatures):
     method
         How to decode, for models that know several ways. None is "posterior" for an HMM and "viterbi" for a
         FactorialHMM, whatever the default of `decode`: a saved tagger must read the states that it was trained on.
-    name, window, respell, pieces
+    name, window, respell, pieces, casing
         As for all representations; see `ModelFeatures`.
 
     Examples
@@ -408,8 +427,9 @@ class States(ModelFeatures):
         window: int | None = None,
         respell: bool | None = None,
         pieces: bool = False,
+        casing: str | None = None,
     ) -> None:
-        super().__init__(model, name=name, window=window, respell=respell, pieces=pieces)
+        super().__init__(model, name=name, window=window, respell=respell, pieces=pieces, casing=casing)
         if method is not None and "method" not in signature(model.decode).parameters:  # type: ignore[attr-defined]
             raise InputError(f"{type(model).__name__} decodes in one way: leave out method={method!r}.")
         self.method = method
@@ -450,7 +470,7 @@ class Posteriors(ModelFeatures):
         A fitted model with the method `posterior`.
     least
         Smaller probabilities are left out.
-    name, window, respell, pieces
+    name, window, respell, pieces, casing
         As for all representations; see `ModelFeatures`.
 
     Examples
@@ -474,8 +494,9 @@ class Posteriors(ModelFeatures):
         window: int | None = None,
         respell: bool | None = None,
         pieces: bool = False,
+        casing: str | None = None,
     ) -> None:
-        super().__init__(model, name=name, window=window, respell=respell, pieces=pieces)
+        super().__init__(model, name=name, window=window, respell=respell, pieces=pieces, casing=casing)
         if not (isinstance(least, int | float) and 0 <= least < 1):
             raise InputError(f"least={least!r} must be a probability, at least 0 and below 1.")
         self.least = least
@@ -515,7 +536,7 @@ class Paths(ModelFeatures):
         A model with the method `path`, such as WordClusters.
     prefixes
         Lengths of the prefixes.
-    name, window, respell, pieces
+    name, window, respell, pieces, casing
         As for all representations; see `ModelFeatures`.
 
     Examples
@@ -538,8 +559,9 @@ class Paths(ModelFeatures):
         window: int | None = None,
         respell: bool | None = None,
         pieces: bool = False,
+        casing: str | None = None,
     ) -> None:
-        super().__init__(model, name=name, window=window, respell=respell, pieces=pieces)
+        super().__init__(model, name=name, window=window, respell=respell, pieces=pieces, casing=casing)
         self.prefixes = tuple(prefixes)
         if not self.prefixes or not all(isinstance(n, int) and n > 0 for n in self.prefixes):
             raise InputError(f"prefixes={self.prefixes!r} must be lengths of bit strings, such as (4, 6, 10, 20).")
