@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from undertow.models.hmm.model import HMM
     from undertow.models.lds.model import LDS
     from undertow.results.interpolation import Interpolation
-    from undertow.results.tagging import CRFTagger, LocalTagger
+    from undertow.results.tagging import CRFTagger, LocalTagger, Tagger
     from undertow.results.word_clusters import WordClusters
     from undertow.storage import load_model as load
     from undertow.text.corpus import Corpus
@@ -37,6 +37,7 @@ _WHERE = {
     "WordClusters": ("undertow.results.word_clusters", "WordClusters"),
     "CRFTagger": ("undertow.results.tagging", "CRFTagger"),
     "LocalTagger": ("undertow.results.tagging", "LocalTagger"),
+    "Tagger": ("undertow.results.tagging", "Tagger"),
     "load": ("undertow.storage", "load_model"),
 }
 
@@ -51,6 +52,7 @@ __all__ = [
     "Interpolation",
     "LagCounts",
     "LocalTagger",
+    "Tagger",
     "Tokenizer",
     "Vocabulary",
     "WordClusters",

@@ -60,6 +60,7 @@ _MODULES: dict[str, str] = {
     "clusters": "undertow.results.word_clusters:WordClusters",
     "crf-tagger": "undertow.results.tagging:CRFTagger",
     "local-tagger": "undertow.results.tagging:LocalTagger",
+    "tagger": "undertow.results.tagging:Tagger",
     "dynamic": "undertow.models.dynamic.model:DynamicEmbedding",
 }
 _REGISTERED: dict[str, type[Estimator]] = {}

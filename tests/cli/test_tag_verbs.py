@@ -34,7 +34,7 @@ def conllu(lines: list[str]) -> str:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Text, labelled text, an LDS of the text, and a CRF tagger that reads both."""
+    """Text, labelled text, an LDS of the text, a tagger that reads both, and a CRF alone."""
     path = tmp_path_factory.mktemp("tag")
     draw = random.Random(0)
     text = [draw.choice(LINES) for _ in range(60)]
@@ -49,6 +49,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         *("-o", path / "crf", "--json"),
     )
     assert done.returncode == 0 and done.stderr == "", done.stderr
+    plain = ("--tags", "xpos", "--kind", "crf", "-o", path / "plain")
+    assert run("tag", "train", path / "train.conllu", *plain).returncode == 0
     (path / "facts.json").write_text(done.stdout)
     return path
 
@@ -68,8 +70,54 @@ def test_train(place: Path) -> None:
     facts = json.loads((place / "facts.json").read_text())
     assert facts["sentences"] == 30 and facts["tags"] == 7 and facts["spans"] is None
     assert facts["features"] == ["lds-vectors"] and facts["iterations"] > 1
+    assert facts["held_out"]["tokens"]["all"]["total"] == 20
     tagger: Any = load(place / "crf")
+    assert tagger.kind == "tagger" and load(place / "plain").kind == "crf-tagger"
     assert tagger.features_[0].view == "smooth" and tagger.labels_ == sorted(set(TAGS.values()))
+
+
+def test_each_model_is_read_as_the_options_say(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the rows of the tagging tables need: clusters and an HMM as models, views, scale, window and pieces."""
+    for verb in (
+        "hmm {t}/c -o {t}/news.hmm --states 3 --iterations 2",
+        "clusters {t}/c -o {t}/news.clusters --clusters 4",
+    ):
+        if "hmm" in verb:
+            assert here(capsys, "corpus", "build", place / "news.txt", "-o", tmp_path / "c").returncode == 0
+        made = here(capsys, "fit", *verb.format(t=tmp_path).split(), "--seed", 0, "-j", 1)
+        assert made.returncode == 0, made.stderr
+    assert "clusters" in made.stdout and load(tmp_path / "news.clusters").n_clusters == 4
+    models = [place / "news.lds", tmp_path / "news.clusters", tmp_path / "news.hmm", tmp_path / "news.hmm"]
+    done = here(
+        capsys,
+        *("tag", "train", place / "train.conllu", "--tags", "xpos", "-o", tmp_path / "t", "--pieces", "--scale", 3),
+        *(x for model in models for x in ("--model", model)),
+        *("--view", "type", "--view", "path", "--view", "posterior", "--view", "states"),
+        *(x for window in (0, 0, 0, 1) for x in ("--model-window", window)),
+    )
+    assert done.returncode == 0, done.stderr
+    tagger: Any = load(tmp_path / "t")
+    assert [(f.name, f.window, f.pieces) for f in tagger.features_] == [
+        ("lds-vectors", 0, True), ("clusters-paths", 0, True), ("hmm-posteriors", 0, True), ("hmm-states", 1, True),
+    ]  # fmt: skip
+    assert tagger.features_[0].view == "type" and tagger.features_[0].scale == 3.0
+    default = here(
+        capsys, "tag", "train", place / "train.conllu", "--model", models[2], "--model", models[2], "-o", tmp_path / "d"
+    )
+    assert "hmm-posteriors-1, hmm-posteriors-2" in default.stdout, "an HMM is read by its posteriors"
+
+
+def test_held_out_files_and_probabilities(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    labelled = ("tag", "train", place / "train.conllu", "--tags", "xpos", "--seed", 0)
+    done = here(capsys, *labelled, "--held-out", place / "dev.conllu", "-o", tmp_path / "t")
+    assert "On sentences that were held out:" in done.stdout and "all tokens" in done.stdout, done
+    none = here(capsys, *labelled, "--validation", 0, "-o", tmp_path / "none")
+    assert none.returncode == 0 and "held out" not in none.stdout and load(tmp_path / "none").held_out_ is None
+    rows = here(capsys, "tag", "predict", "--probabilities", tmp_path / "t", place / "dev.conllu").stdout.split("\n")
+    word, tag, probability = rows[0].split("\t")
+    assert (word, tag) == ("The", "DT") and 0.5 < float(probability) <= 1
+    shown = here(capsys, "inspect", tmp_path / "t").stdout
+    assert "held_out 100.00% of the tokens" in shown and len(shown) < 2500
 
 
 def test_eval(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,7 +145,7 @@ def test_words_behind_another_column_are_found_again(
     """Tag, number, word: the columns and the format of the training serve eval; predict takes the column of words."""
     rows = "\n".join("\n".join(f"{TAGS[w]}\t{i}\t{w}" for i, w in enumerate(line.split())) + "\n" for line in LINES)
     for name in ("train.data", "dev.data", "dev.tsv"):
-        (tmp_path / name).write_text(rows * 5)
+        (tmp_path / name).write_text(rows * 10)
     columns = ("--format", "tsv", "--column", 3, "--tags", 1)
     made = here(capsys, "tag", "train", tmp_path / "train.data", *columns, "-o", tmp_path / "t")
     assert made.returncode == 0, made.stderr
@@ -177,9 +225,21 @@ def test_spans(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         ("train {p}/train.conllu -o {t} --model {p}/none", 1, "does not exist"),
         ("train {p}/train.conllu -o {t} --model {p}/crf", 1, "needs a model with the method transform"),
         ("train {p}/train.conllu -o {t} --model {p}/news.lds --view sideways", 1, "must be one of type"),
+        ("train {p}/train.conllu -o {t} --text {p}/none.txt", 1, "none.txt"),
+        ("train {p}/train.conllu -o {t} --text {p}/news.txt --model {p}/news.lds", 2, "give one of them"),
+        (
+            "train {p}/train.conllu -o {t} --text {p}/news.txt --kind crf",
+            2,
+            "--text can only be used with --kind tagger",
+        ),
+        ("train {p}/train.conllu -o {t} --kind crf --validation 0.5", 2, "can only be used with --kind tagger"),
+        ("train {p}/train.conllu -o {t} --scale 3", 2, "--scale is given 1 times for 0 models"),
+        ("train {p}/train.conllu -o {t} --pieces", 2, "give one with --model"),
+        ("train {p}/train.conllu -o {t} --validation 1", 2, "0<=x<1"),
+        ("train {p}/train.conllu -o {t} --held-out {p}/none.tsv", 1, "none.tsv"),
         ("train {p}/train.conllu -o {t} --kind local", 2, "give one with --model"),
         ("train {p}/train.conllu -o {t} --hidden 3", 2, "can only be used with --kind local"),
-        ("train {p}/train.conllu -o {t} --kind local --l2 3", 2, "can only be used with --kind crf"),
+        ("train {p}/train.conllu -o {t} --kind local --l2 3", 2, "can only be used with --kind tagger or crf"),
         ("train {p}/train.conllu -o {t} --view smooth", 2, "more --view than --model"),
         ("eval {p}/news.lds {p}/dev.conllu", 1, "which has no evaluate"),
         ("eval {p}/crf {p}/news.txt", 1, "no file of columns"),
@@ -208,4 +268,4 @@ def test_perplexity_of_a_tagger_is_refused_with_the_kinds_that_have_one(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sentence = failed(here(capsys, "perplexity", place / "crf", place / "news.txt"))
-    assert "'crf-tagger', which has no perplexity" in sentence and "fhmm, hmm, lds" in sentence
+    assert "'tagger', which has no perplexity" in sentence and "fhmm, hmm, lds" in sentence

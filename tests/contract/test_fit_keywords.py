@@ -16,9 +16,10 @@ from undertow.engine import Serial
 from undertow.errors import InputError
 from undertow.models.base import Estimator
 from undertow.results import WordClusters
-from undertow.results.tagging import CRFTagger, LocalTagger
+from undertow.results.tagging import CRFTagger, LocalTagger, Tagger
 
-ESTIMATORS: list[type[Estimator]] = [LDS, HMM, FactorialHMM, DynamicEmbedding, WordClusters, CRFTagger, LocalTagger]
+TAGGERS: list[type[Estimator]] = [CRFTagger, LocalTagger, Tagger]
+ESTIMATORS: list[type[Estimator]] = [LDS, HMM, FactorialHMM, DynamicEmbedding, WordClusters, *TAGGERS]
 MODELS = [case for case in CASES if case.name != "deleted-interpolation"]
 
 
@@ -71,7 +72,7 @@ def test_an_engine_is_used_or_refused(case: Case, method: str) -> None:
     assert saved_bytes(model) == saved_bytes(fitted())
 
 
-@pytest.mark.parametrize("tagger", [CRFTagger, LocalTagger])
+@pytest.mark.parametrize("tagger", TAGGERS)
 def test_a_tagger_refuses_an_engine(tagger: Any) -> None:
     with pytest.raises(InputError, match="leave out engine"):
         tagger().fit(SENTENCES, [["X"] * len(s) for s in SENTENCES], engine=Serial())

@@ -142,7 +142,12 @@ def test_states_posteriors_and_paths() -> None:
 
 def test_a_model_gives_what_it_is_best_at(lds: LDS) -> None:
     assert isinstance(as_representation(lds), Vectors)
-    assert isinstance(as_representation(Chain().fit()), States)
+    chain = Chain().fit()
+    assert isinstance(as_representation(chain), Posteriors)
+    chain.n_states = 4096  # type: ignore[attr-defined]
+    assert isinstance(as_representation(chain), States), "thousands of numbers a token are too many"
+    read = as_representation(lds, "type", scale=3.0, window=1, pieces=True)
+    assert isinstance(read, Vectors) and (read.scale, read.window, read.pieces) == (3.0, 1, True)
     assert isinstance(as_representation(Clusters().fit()), Paths)
     assert isinstance(as_representation(Clusters().fit(), "posterior"), Posteriors)
     viterbi = as_representation(Clusters().fit(), "viterbi")

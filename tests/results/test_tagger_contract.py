@@ -9,7 +9,7 @@ import pytest
 from contract.cases import SENTENCES, Case, small
 from contract.checks import CHECKS, Check
 from undertow import LDS
-from undertow.results.tagging import CRFTagger, LocalTagger, Vectors
+from undertow.results.tagging import CRFTagger, LocalTagger, Tagger, Vectors
 from undertow.results.tagging.base import checked_words
 from undertow.storage import register
 
@@ -38,6 +38,14 @@ class SelfTaughtCRF(CRFTagger):
         return super().fit(*tags_for(X))
 
 
+@register
+class SelfTaughtTagger(Tagger):
+    kind = "self-taught-tagger"
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        return super().fit(*tags_for(X))
+
+
 local = Case(
     "local-tagger",
     small(SelfTaughtLocal, features=[Vectors(MODEL)], n_iter=3, random_state=0),
@@ -57,9 +65,16 @@ batches = Case(
     has_transform=False,
     has_score=False,
 )
+tagger = Case(
+    "tagger",
+    small(SelfTaughtTagger, representation=[Vectors(MODEL)], n_iter=4, validation=None, random_state=0),
+    has_transform=False,
+    has_score=False,
+    uses_randomness=False,
+)
 PAIRS = [
     pytest.param(check, case, id=f"{case.name}-{check.__name__}")
-    for case in (local, crf, batches)
+    for case in (local, crf, batches, tagger)
     for check, needs in CHECKS
     if all(getattr(case, need) for need in needs)
 ]

@@ -25,6 +25,10 @@ def condensed(facts: dict[str, Any]) -> dict[str, Any]:
     if "tensors" not in facts:
         return facts
     history, fitted = facts["history"], facts["fitted"]
+    if isinstance(fitted.get("crf"), dict):  # a tagger with a CRF inside: what that holds is the tagger's
+        fitted = {**{k: v for k, v in fitted.items() if k != "crf"}, **fitted["crf"]["fitted"]}
+    if isinstance(fitted.get("held_out"), dict):
+        fitted = {**fitted, "held_out": f"{fitted['held_out']['tokens']['all']['accuracy']:.2%} of the tokens"}
     if isinstance(fitted.get("models"), list):  # a tagger contains models, with long lists of their own
         fitted = {**fitted, "models": [m["kind"] for m in fitted["models"]]}
     shapes = {name: "×".join(map(str, t["shape"])) for name, t in facts["tensors"].items()}

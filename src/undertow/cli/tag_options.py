@@ -1,4 +1,4 @@
-"""Options for reading labelled text, for tag train and tag eval."""
+"""Options for reading labelled text, for tag train and tag eval, and for reading models, for tag train."""
 
 from __future__ import annotations
 
@@ -58,6 +58,87 @@ def labelled_options(f: F) -> F:
     ):
         f = option(f)
     return f
+
+
+def model_options(f: F) -> F:
+    """Options for the fitted models that a tagger takes features from; `representations` uses them."""
+    for option in (
+        click.option(
+            "--pieces", is_flag=True, help="Let each --model read the parts of words that its tokenizer splits."
+        ),
+        click.option(
+            "--model-window",
+            "windows",
+            multiple=True,
+            type=click.IntRange(0, 10),
+            help="Neighbors on each side whose model features are read: one number for all, or one per --model.  "
+            "[default: 0 for vectors, otherwise --window]",
+        ),
+        click.option(
+            "--scale",
+            "scales",
+            multiple=True,
+            type=float,
+            help="Factor on vectors: one number for all, or one per --model.  [default: 1]",
+        ),
+        click.option(
+            "--view",
+            "views",
+            multiple=True,
+            help="View of each --model, in the same order: states, viterbi, posterior, path, or a view of its vectors "
+            "such as type or smooth.  [default: path or posterior if the model has it, otherwise its vectors]",
+        ),
+        click.option(
+            "--model",
+            "models",
+            multiple=True,
+            type=click.Path(),
+            help="Fitted model to take features from; may be repeated.",
+        ),
+    ):
+        f = option(f)
+    return f
+
+
+def representations(given: dict[str, Any]) -> list[Any]:
+    """What is read of each model, by the options of `model_options`."""
+    models, views = given["models"], given["views"]
+    if len(views) > len(models):
+        raise click.UsageError("There are more --view than --model options: give at most one view per model.")
+    scales, windows = _per_model(given, "scales", "--scale"), _per_model(given, "windows", "--model-window")
+    if given["pieces"] and not models:
+        raise click.UsageError("--pieces is about a model's reading: give one with --model.")
+    if not models:
+        return []
+    from undertow.results.tagging.representation import as_representation
+    from undertow.storage import load_model
+
+    loaded = {path: load_model(path) for path in models}  # a model that is read in two ways is loaded once
+    found = [
+        as_representation(
+            loaded[path],
+            views[i] if i < len(views) else None,
+            scale=scales[i],
+            window=windows[i],
+            pieces=given["pieces"],
+        )
+        for i, path in enumerate(models)
+    ]
+    names = [f.name for f in found]
+    for i, f in enumerate(found):  # two models of one kind need names of their own
+        if names.count(names[i]) > 1:
+            f.name = f"{names[i]}-{i + 1}"
+    return found
+
+
+def _per_model(given: dict[str, Any], name: str, option: str) -> list[Any]:
+    """One value for each model, from one for all of them, one each, or none."""
+    values, n = given[name], len(given["models"])
+    if len(values) not in (0, 1, n) or (values and not n):
+        raise click.UsageError(
+            f"{option} is given {len(values)} times for {n} models: give it once, or once per --model."
+        )
+    return list(values) if len(values) == n else [values[0] if values else None] * n
 
 
 def columns_of(given: dict[str, Any]) -> dict[str, Any]:

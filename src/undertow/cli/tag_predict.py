@@ -18,10 +18,19 @@ from undertow.cli.tag_options import with_tagger_columns
 @click.argument("tagger", type=click.Path())
 @click.argument("inputs", nargs=-1, required=True)
 @click.option("-o", "--out", type=click.Path(), default="-", help="Output file.  [default: standard output]")
+@click.option("--probabilities", is_flag=True, help="Add a column with the probability of the tag.")
 @text_options
 @overwrite_option
 @json_option
-def command(tagger: str, inputs: tuple[str, ...], out: str, overwrite: bool, as_json: bool, **given: Any) -> None:
+def command(
+    tagger: str,
+    inputs: tuple[str, ...],
+    out: str,
+    probabilities: bool,
+    overwrite: bool,
+    as_json: bool,
+    **given: Any,
+) -> None:
     """Tag INPUTS (text files, glob patterns, - for standard input).
 
     Writes one line per token, word TAB tag, and a blank line after each sentence. Running text is tokenized like the
@@ -47,15 +56,26 @@ def command(tagger: str, inputs: tuple[str, ...], out: str, overwrite: bool, as_
             if stream is None:  # only when there is something to write: bad input leaves no file behind
                 ready = stack.enter_context(finished_file(Path(out), overwrite=overwrite))
                 stream = stack.enter_context(open(ready, "wb"))
-            stream.write("".join(map(rows, sentences, tags)).encode())
+            columns = [sentences, tags, *([chances(opened, sentences, tags)] if probabilities else [])]
+            stream.write("".join(map(rows, *columns)).encode())
             facts["sentences"] += len(sentences)
             facts["tokens"] += sum(map(len, sentences))
     if out != "-":
         show(facts, as_json)
 
 
-def rows(words: list[str], tags: list[str]) -> str:
-    return "".join(f"{word}\t{tag}\n" for word, tag in zip(words, tags, strict=True)) + "\n"
+def rows(*columns: list[str]) -> str:
+    """The lines of a sentence."""
+    return "".join("\t".join(cells) + "\n" for cells in zip(*columns, strict=True)) + "\n"
+
+
+def chances(tagger: Any, sentences: list[list[str]], tags: list[list[str]]) -> list[list[str]]:
+    """The marginal probability of each tag, as text."""
+    number = {label: i for i, label in enumerate(tagger.labels_)}
+    return [
+        [f"{row[number[tag]]:.4f}" for row, tag in zip(p, found, strict=True)]
+        for p, found in zip(tagger.predict_proba(sentences), tags, strict=True)
+    ]
 
 
 class _WithRule:

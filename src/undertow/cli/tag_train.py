@@ -1,18 +1,33 @@
-"""undertow tag train: train a tagger on labelled text."""
+"""undertow tag train: train a tagger on labelled text, and on unlabelled text if there is any."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import click
 
 from undertow.cli.common import json_option, overwrite_option, progress_bar, show
-from undertow.cli.tag_options import columns_of, labelled_options, read_labelled
+from undertow.cli.tag_eval import table
+from undertow.cli.tag_options import columns_of, labelled_options, model_options, read_labelled, representations
 from undertow.progress import Progress
 
-# kind -> parameter -> option; an option of the other kind is an error, not ignored
+# kind -> parameter -> option; an option of another kind is an error, not ignored
 OPTIONS = {
+    "tagger": {
+        "window": "--window",
+        "l2": "--l2",
+        "n_iter": "--iterations",
+        "random_state": "--seed",
+        "validation": "--validation",
+        "n_jobs": "--jobs",
+        "text": "--text",
+        "held_out": "--held-out",
+        "work": "--work",
+    },
     "crf": {
         "window": "--window",
         "l1": "--l1",
@@ -20,30 +35,34 @@ OPTIONS = {
         "n_iter": "--iterations",
         "algorithm": "--algorithm",
         "random_state": "--seed",
+        "n_jobs": "--jobs",
     },
     "local": {"n_hidden": "--hidden", "n_iter": "--iterations", "random_state": "--seed"},
 }
+NOT_PARAMETERS = ("text", "held_out", "work")  # of fit
 
 
 @click.command()
 @click.argument("inputs", nargs=-1, required=True)
 @click.option("-o", "--out", required=True, type=click.Path(), help="Output directory.")
 @click.option(
+    "--text",
+    multiple=True,
+    help="Unlabelled text to learn the default representation from: text files, a glob pattern, or a corpus directory; "
+    "may be repeated.",
+)
+@click.option(
     "--kind",
-    type=click.Choice(["crf", "local"]),
-    default="crf",
+    type=click.Choice(list(OPTIONS)),
+    default="tagger",
     show_default=True,
-    help="crf: a CRF on spelling and model features; local: a small neural network on model vectors.",
+    help="tagger: a CRF on spelling and on --text or --model, evaluated on sentences that are held out; crf: the CRF "
+    "alone, with all its options; local: a small neural network on the vectors of --model.",
 )
-@click.option(
-    "--model", "models", multiple=True, type=click.Path(), help="Model to take features from; may be repeated."
-)
-@click.option(
-    "--view", "views", multiple=True, help="View of each --model, in the same order.  [default: depends on the model]"
-)
-@click.option("--window", type=click.IntRange(0, 10), help="Context words on each side (crf).  [default: 2]")
+@model_options
+@click.option("--window", type=click.IntRange(0, 10), help="Context words on each side (tagger, crf).  [default: 2]")
 @click.option("--l1", type=click.FloatRange(0), help="L1 penalty (crf).  [default: 0]")
-@click.option("--l2", type=click.FloatRange(0), help="L2 penalty (crf).  [default: 1]")
+@click.option("--l2", type=click.FloatRange(0), help="L2 penalty (tagger, crf).  [default: 1]")
 @click.option(
     "--algorithm",
     type=click.Choice(["lbfgs", "minibatch"]),
@@ -51,9 +70,28 @@ OPTIONS = {
 )
 @click.option("--hidden", "n_hidden", type=click.IntRange(1), help="Number of hidden units (local).  [default: 25]")
 @click.option(
-    "--iterations", "n_iter", type=click.IntRange(1), help="Maximum number of iterations.  [default: crf 100, local 30]"
+    "--iterations",
+    "n_iter",
+    type=click.IntRange(1),
+    help="Maximum number of iterations.  [default: tagger, crf 100; local 30]",
 )
 @click.option("--seed", "random_state", type=click.IntRange(0), help="Seed of the random generator.")
+@click.option(
+    "--validation",
+    type=click.FloatRange(0, 1, max_open=True),
+    help="Share of the labelled sentences that is held out to measure the accuracy; 0 for none (tagger).  "
+    "[default: 0.1]",
+)
+@click.option(
+    "--held-out", multiple=True, help="Labelled files to measure the accuracy on instead (tagger); may be repeated."
+)
+@click.option(
+    "--work",
+    type=click.Path(),
+    help="Directory that keeps the corpus and the models for other taggers of the same text (tagger).  [default: "
+    "OUT.partial, removed at the end]",
+)
+@click.option("-j", "--jobs", "n_jobs", type=int, help="Number of threads (tagger, crf).  [default: all cores]")
 @labelled_options
 @overwrite_option
 @json_option
@@ -61,35 +99,43 @@ def command(
     inputs: tuple[str, ...],
     out: str,
     kind: str,
-    models: tuple[str, ...],
-    views: tuple[str, ...],
     overwrite: bool,
     as_json: bool,
     **given: Any,
 ) -> None:
     """Train a tagger on INPUTS: CoNLL, CoNLL-U or TSV files with one word and its tag per row.
 
-    With --model the tagger also uses the vectors or states that the model assigns to each token, and saves a copy of
-    the model.
+    With --text, models are first fitted to the text, which may take minutes, and the tagger uses what they know about
+    each word; with --model it uses models that are fitted already. The tagger saves a copy of them. If the command is
+    killed, run it again to continue.
     """
-    from undertow.results.tagging import CRFTagger, LocalTagger
+    from undertow.results.tagging import CRFTagger, LocalTagger, Tagger
     from undertow.storage import check_target
 
     began = time.perf_counter()
     params = chosen(kind, given)
     check_target(out, overwrite)
-    features = [representation(m, views[i] if i < len(views) else None) for i, m in enumerate(models)]
-    if len(views) > len(models):
-        raise click.UsageError("There are more --view than --model options: give at most one view per model.")
+    if given["text"] and given["models"]:
+        raise click.UsageError("--text fits new models and --model brings fitted ones: give one of them.")
+    features = representations(given)
     if kind == "local" and not features:
         raise click.UsageError("A local tagger needs the vectors of a model: give one with --model.")
-    tagger: Any = (CRFTagger if kind == "crf" else LocalTagger)(features or None, **params)
     words, tags = read_labelled(inputs, given)
     with progress_bar() as progress:
-        progress(Progress("features", 0, None, "token"))
-        tagger.set_params(callbacks=[lambda e: progress(_progress(e))]).fit(words, tags)
-    tagger.columns_ = columns_of(given)
-    tagger.save(out, overwrite=overwrite)
+        if kind == "tagger":
+            tagger: Any = Tagger("default" if given["text"] else features or None, **params)
+            other = read_labelled(given["held_out"], given) if given["held_out"] else None
+            with workplace(out, given["work"]) as work:
+                text = list(given["text"]) or None
+                tagger.fit(words, tags, text=text, validation=other, checkpoint=work, progress=progress)
+                tagger.columns_ = columns_of(given)
+                tagger.save(out, overwrite=overwrite)
+        else:
+            progress(Progress("features", 0, None, "token"))
+            tagger = (CRFTagger if kind == "crf" else LocalTagger)(features or None, **params)
+            tagger.set_params(callbacks=[lambda e: progress(_progress(e))]).fit(words, tags)
+            tagger.columns_ = columns_of(given)
+            tagger.save(out, overwrite=overwrite)
     facts = {
         "tagger": out,
         "sentences": len(words),
@@ -100,23 +146,40 @@ def command(
         "iterations": len(tagger.history_),
         "seconds": round(time.perf_counter() - began, 1),
     }
+    scores = getattr(tagger, "held_out_", None)
+    if as_json and scores is not None:
+        facts["held_out"] = scores.as_dict()
     show(facts, as_json)
+    if scores is not None and not as_json:
+        click.echo("\n".join(["", "On sentences that were held out:", *table(scores)]))
+
+
+@contextmanager
+def workplace(out: str, work: str | None) -> Iterator[Path]:
+    """The directory of finished parts: the one given, or one beside the output that is removed at the end."""
+    from undertow.atomic import resumable_staging
+    from undertow.results.tagging.parts import WORK
+
+    if work is not None:
+        yield Path(work)
+        return
+    with resumable_staging(Path(out), WORK, "training a tagger") as staging:
+        yield staging
 
 
 def chosen(kind: str, given: dict[str, Any]) -> dict[str, Any]:
     """The parameters of this kind that were given as options."""
-    for other, options in OPTIONS.items():
+    for options in OPTIONS.values():
         for parameter, option in options.items():
-            if other != kind and parameter not in OPTIONS[kind] and given[parameter] is not None:
-                raise click.UsageError(f"{option} can only be used with --kind {other}.")
-    return {parameter: given[parameter] for parameter in OPTIONS[kind] if given[parameter] is not None}
-
-
-def representation(path: str, view: str | None) -> Any:
-    from undertow.results.tagging.representation import as_representation
-    from undertow.storage import load_model
-
-    return as_representation(load_model(path), view)
+            if parameter not in OPTIONS[kind] and given[parameter] not in (None, ()):
+                kinds = " or ".join(k for k, o in OPTIONS.items() if parameter in o)
+                raise click.UsageError(f"{option} can only be used with --kind {kinds}.")
+    params = {p: given[p] for p in OPTIONS[kind] if p not in NOT_PARAMETERS and given[p] is not None}
+    if "n_jobs" in OPTIONS[kind]:
+        params.setdefault("n_jobs", -1)
+    if params.get("validation") == 0:
+        params["validation"] = None
+    return params
 
 
 def _progress(event: Any) -> Progress:

@@ -133,13 +133,10 @@ def open_checkpoint(
         Whether a fit that goes on does again what comes before the first iteration: its generator is then brought to
         where the fit began, otherwise to where the checkpoint was written.
     """
+    checkpoint = as_checkpoint(checkpoint)
     if checkpoint is None:
         yield OpenCheckpoint(None, 0.0, None)
         return
-    if not isinstance(checkpoint, Checkpoint):
-        if not isinstance(checkpoint, str | os.PathLike):
-            raise InputError(f"checkpoint={short(checkpoint)} must be a directory, a Checkpoint, or None.")
-        checkpoint = Checkpoint(checkpoint)
     directory = checkpoint.path / f"{model.kind}-{fit_key(model, data)[:24]}"
     with exclusive_lock(directory, "fitting"):
         opened = OpenCheckpoint(directory, checkpoint.every_seconds, rng, repeat_start)
@@ -148,6 +145,15 @@ def open_checkpoint(
             opened.remove()
     with contextlib.suppress(OSError):  # other fits may have theirs there
         checkpoint.path.rmdir()
+
+
+def as_checkpoint(checkpoint: CheckpointSource) -> Checkpoint | None:
+    """A checkpoint as `fit` takes it: the directory, a Checkpoint as it is, or None."""
+    if checkpoint is None or isinstance(checkpoint, Checkpoint):
+        return checkpoint
+    if not isinstance(checkpoint, str | os.PathLike):
+        raise InputError(f"checkpoint={short(checkpoint)} must be a directory, a Checkpoint, or None.")
+    return Checkpoint(checkpoint)
 
 
 def fit_key(model: Estimator, data: object) -> str:
@@ -304,6 +310,7 @@ __all__ = [
     "CheckpointSource",
     "CheckpointWarning",
     "OpenCheckpoint",
+    "as_checkpoint",
     "fit_key",
     "open_checkpoint",
     "pack",

@@ -43,6 +43,8 @@ class TrainingEvent(NamedTuple):
         Since the fit began, without the time between a kill and the call that went on.
     held_out
         The value just added to `validation_history_`; None if no text was held out.
+    part
+        Which part of a fit of several models this is, such as "hmm"; None if there is one.
     """
 
     iteration: int
@@ -50,6 +52,7 @@ class TrainingEvent(NamedTuple):
     objective: float
     seconds: float
     held_out: float | None = None
+    part: str | None = None
 
     @property
     def seconds_left(self) -> float:

@@ -5,10 +5,12 @@ from undertow.results.tagging.local import LocalTagger
 from undertow.results.tagging.representation import Paths, Posteriors, Representation, States, Vectors
 from undertow.results.tagging.scores import Accuracy, Report, SpanScore, span_scores
 from undertow.results.tagging.spans import Span, convert, scheme_of, spans_of, tags_of
+from undertow.results.tagging.tagger import LittleTextWarning, Tagger
 
 __all__ = [
     "Accuracy",
     "CRFTagger",
+    "LittleTextWarning",
     "LocalTagger",
     "Paths",
     "Posteriors",
@@ -17,6 +19,7 @@ __all__ = [
     "Span",
     "SpanScore",
     "States",
+    "Tagger",
     "Vectors",
     "convert",
     "scheme_of",

@@ -1,4 +1,4 @@
-"""What both taggers share: checks of sentences and tags, evaluation, and saving with the models they read."""
+"""What all taggers share: checks of sentences and tags, evaluation, and saving with the models they read."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ TaggerInput = Sentences | Iterable[F32]  # token lists, or the vectors of each s
 TagLists = Iterable[Sequence[str]]
 
 
-class Tagger(Estimator):
-    """What both taggers share. `fit(X, y)` takes token lists and tag lists, `predict(X)` gives tag lists.
+class BaseTagger(Estimator):
+    """What all taggers share. `fit(X, y)` takes token lists and tag lists, `predict(X)` gives tag lists.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class Tagger(Estimator):
 
         Returns
         -------
-        Tagger
+        BaseTagger
             The tagger itself.
 
         Raises
@@ -191,9 +191,8 @@ class Tagger(Estimator):
     # --- scikit-learn -----------------------------------------------------------------------------------
 
     def __sklearn_clone__(self) -> Self:
-        return type(self)(
-            **{k: v if k in self.unsaved_params else copy.deepcopy(v) for k, v in self.get_params().items()}
-        )
+        shared = self.unsaved_params  # callbacks, and models: a copy of either would serve nobody
+        return type(self)(**{k: v if k in shared else copy.deepcopy(v) for k, v in self.get_params().items()})
 
     # --- saving -----------------------------------------------------------------------------------------
 
@@ -261,9 +260,7 @@ class Tagger(Estimator):
         self.labels_ = fitted["labels"]
         self.scheme_ = fitted["scheme"]
         self.tokenizer_ = fitted["tokenizer"]
-        self.columns_ = fitted.get("columns")  # taggers of earlier versions do not say
-        if self.columns_ is not None and set(self.columns_) != {"tags", "column", "format"}:
-            raise InputError("The columns are not those of tags and words and a format.")
+        self.columns_ = checked_columns(fitted.get("columns"))  # taggers of earlier versions do not say
         self.features_ = restored
         self.features = restored or None
 
@@ -279,7 +276,7 @@ def _prefix(number: int) -> str:
 
 
 def _is_ours(model: object) -> bool:
-    return isinstance(model, Estimator) and not isinstance(model, Tagger)
+    return isinstance(model, Estimator) and not isinstance(model, BaseTagger)
 
 
 def _rule(representation: Representation) -> dict[str, Any] | None:
@@ -291,6 +288,13 @@ def _rule(representation: Representation) -> dict[str, Any] | None:
 
 
 # --- checks of input ------------------------------------------------------------------------------------
+
+
+def checked_columns(columns: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The columns of a saved tagger."""
+    if columns is not None and set(columns) != {"tags", "column", "format"}:
+        raise InputError("The columns are not those of tags and words and a format.")
+    return columns
 
 
 def checked_words(X: Any) -> list[list[str]]:

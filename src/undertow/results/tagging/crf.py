@@ -30,7 +30,7 @@ from undertow.models.constraints import (
 from undertow.models.fitting import Callback, CheckpointSource, Iteration, open_checkpoint, run_iterations
 from undertow.results.tagging import crf_training as training
 from undertow.results.tagging.base import (
-    Tagger,
+    BaseTagger,
     TaggerInput,
     TagLists,
     check_features,
@@ -57,7 +57,7 @@ def _check_prior(value: Any) -> None:
     value._check_fitted()
 
 
-class CRFTagger(Tagger):
+class CRFTagger(BaseTagger):
     """A linear-chain conditional random field over spelling features and the features of models.
 
     Its objective is CRFsuite's: the log-likelihood minus l1 · Σ|w| + l2 · Σw², with weights for the pairs of feature

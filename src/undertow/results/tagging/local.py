@@ -26,7 +26,7 @@ from undertow.models.constraints import (
 from undertow.models.fitting import Callback, CheckpointSource, Iteration, open_checkpoint, run_iterations
 from undertow.results.tagging import network
 from undertow.results.tagging.base import (
-    Tagger,
+    BaseTagger,
     TaggerInput,
     TagLists,
     as_matrix,
@@ -42,7 +42,7 @@ from undertow.results.tagging.representation import FeatureSources, Representati
 LARGEST_WEIGHT = 1e9  # products of two still lie far within float32
 
 
-class LocalTagger(Tagger):
+class LocalTagger(BaseTagger):
     """A network with one hidden layer on each token's vector, trained by Adam with early stopping.
 
     Ctrl-C keeps the best finished pass.

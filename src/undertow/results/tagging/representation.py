@@ -28,13 +28,16 @@ import numpy.typing as npt
 from undertow.errors import InputError
 from undertow.kernels.types import F32, I64
 from undertow.models.base import Estimator
+from undertow.results.tagging.lookup import check_casing, known_spelling
 from undertow.text.tokenizer import Tokenizer
+from undertow.text.vocabulary import Vocabulary
 
 Sentences = Sequence[Sequence[str]]
 Features = list[list[dict[str, float]]]
 Arrays = list[F32]
 
 MAX_CACHED = 1_000_000
+MOST_POSTERIORS = 512  # with more states, a model given by itself is read by its most likely states
 STATE_METHODS = {"hmm": "posterior", "fhmm": "viterbi"}  # of `States` where none is given, by the kind of the model
 _PENN = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}", "``": "“", "''": "”"}
 
@@ -127,6 +130,9 @@ class ModelFeatures(abc.ABC):
         What to do with a token that the tokenizer would split, such as `spike-timing`. False makes it an unknown word.
         True shows the model all the pieces, as in its own text, and takes the features of the last one that has a
         letter or digit.
+    casing
+        Whether a word may be looked up in another casing: "known" if the vocabulary does not have it, "frequent" also
+        if another casing is more frequent (see `undertow.results.tagging.lookup`); None looks words up as they are.
 
     Raises
     ------
@@ -146,6 +152,7 @@ class ModelFeatures(abc.ABC):
         window: int | None = None,
         respell: bool | None = None,
         pieces: bool = False,
+        casing: str | None = None,
     ) -> None:
         if not hasattr(model, self.ability):
             raise InputError(
@@ -158,9 +165,11 @@ class ModelFeatures(abc.ABC):
             raise InputError(f"respell={respell!r} must be True, False, or None for what the model's text says.")
         if pieces not in (True, False):
             raise InputError(f"pieces={pieces!r} must be True or False.")
+        check_casing(casing)
         self.model = model
         self.respell = respell
         self.pieces = pieces
+        self.casing = casing
         self.name = name or f"{getattr(model, 'kind', type(model).__name__)}-{self.adapter}"
         self.window = window
         self._spelling: dict[str, list[str]] = {}  # the pieces of a token; mostly one
@@ -204,7 +213,13 @@ class ModelFeatures(abc.ABC):
         dict
             JSON values.
         """
-        return {"name": self.name, "window": self.window, "respell": self.respell, "pieces": self.pieces}
+        return {
+            "name": self.name,
+            "window": self.window,
+            "respell": self.respell,
+            "pieces": self.pieces,
+            "casing": self.casing,
+        }
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.model!r}, name={self.name!r})"
@@ -227,7 +242,7 @@ class ModelFeatures(abc.ABC):
     def _cut(self, sentences: Sentences) -> list[list[list[str]]]:
         """The pieces of each token."""
         rule = self._rule()
-        if rule is None:
+        if rule is None and self.casing is None:
             return [[[token] for token in tokens] for tokens in sentences]
         known = self._spelling
         # the cache must not grow without limit, and the model may have been fitted again
@@ -237,8 +252,13 @@ class ModelFeatures(abc.ABC):
         for tokens in sentences:
             for token in tokens:
                 if token not in known:
-                    known[token] = self._respell(token, rule)
+                    known[token] = self._spell(token, rule)
         return [[known[token] for token in tokens] for tokens in sentences]
+
+    def _spell(self, token: str, rule: Tokenizer | None) -> list[str]:
+        vocabulary = self.model.vocabulary_
+        pieces = [token] if rule is None else respelled(token, vocabulary, rule, pieces=self.pieces)
+        return pieces if self.casing is None else [known_spelling(p, vocabulary, self.casing) for p in pieces]
 
     def _ask(self, question: Any, sentences: Sentences) -> list[npt.NDArray[Any]]:
         """The rows of the model's answer for the tokens; for a token that was split, the row of its head."""
@@ -250,19 +270,8 @@ class ModelFeatures(abc.ABC):
         """The rule by which tokens are spelled; None: as they are."""
         if self.respell is False:
             return None
-        return _word_rule(self.model) or (Tokenizer(sentences="lines") if self.respell else None)
-
-    def _respell(self, token: str, rule: Tokenizer) -> list[str]:
-        if token in self.model.vocabulary_:
-            return [token]
-        plain = _PENN.get(token, token).replace("’", "'")
-        plain = plain.lower() if rule.lower else plain
-        if plain in self.model.vocabulary_:
-            return [plain]
-        pieces = [t for sentence in rule(plain) for t in sentence]
-        if len(pieces) == 1 or (self.pieces and any(map(_has_substance, pieces))):
-            return pieces
-        return [token]  # an unknown word
+        own = word_rule(getattr(self.model, "tokenizer_", None))
+        return own or (Tokenizer(sentences="lines") if self.respell else None)
 
 
 def _has_substance(piece: str) -> bool:
@@ -285,12 +294,26 @@ def _rows_of_heads(rows: npt.NDArray[Any], tokens: list[list[str]]) -> npt.NDArr
     return picked
 
 
-def _word_rule(model: Any) -> Tokenizer | None:
-    """The tokenizer of the model's text if it is undertow's words rule, else None."""
-    own = getattr(model, "tokenizer_", None)
+def word_rule(described: dict[str, Any] | None) -> Tokenizer | None:
+    """The tokenizer that a model or corpus describes if it is undertow's words rule, else None."""
+    own = described
     if not own or own.get("rule") != "words":
         return None
     return Tokenizer(lower=own["lower"], numbers=own["numbers"], hyphens=own["hyphens"], sentences="lines")
+
+
+def respelled(token: str, vocabulary: Vocabulary, rule: Tokenizer, *, pieces: bool) -> list[str]:
+    """A token as the rule would have written it: itself if that is known, or its pieces if they are wanted."""
+    if token in vocabulary:
+        return [token]
+    plain = _PENN.get(token, token).replace("’", "'")
+    plain = plain.lower() if rule.lower else plain
+    if plain in vocabulary:
+        return [plain]
+    parts = [t for sentence in rule(plain) for t in sentence]
+    if len(parts) == 1 or (pieces and any(map(_has_substance, parts))):
+        return parts
+    return [token]  # an unknown word
 
 
 class Vectors(ModelFeatures):
@@ -307,7 +330,7 @@ class Vectors(ModelFeatures):
         A view of `transform`; None for its default.
     scale
         Factor on all numbers.
-    name, window, respell, pieces
+    name, window, respell, pieces, casing
         As for all representations; see `ModelFeatures`.
 
     Examples
@@ -331,8 +354,9 @@ class Vectors(ModelFeatures):
         window: int | None = 0,
         respell: bool | None = None,
         pieces: bool = False,
+        casing: str | None = None,
     ) -> None:
-        super().__init__(model, name=name, window=window, respell=respell, pieces=pieces)
+        super().__init__(model, name=name, window=window, respell=respell, pieces=pieces, casing=casing)
         if not (isinstance(scale, int | float) and np.isfinite(scale)):
             raise InputError(f"scale={scale!r} must be a finite number.")
         if view is not None and "view" not in signature(model.transform).parameters:  # type: ignore[attr-defined]
@@ -380,7 +404,7 @@ class States(ModelFeatures):
     method
         How to decode, for models that know several ways. None is "posterior" for an HMM and "viterbi" for a
         FactorialHMM, whatever the default of `decode`: a saved tagger must read the states that it was trained on.
-    name, window, respell, pieces
+    name, window, respell, pieces, casing
         As for all representations; see `ModelFeatures`.
 
     Examples
@@ -403,8 +427,9 @@ class States(ModelFeatures):
         window: int | None = None,
         respell: bool | None = None,
         pieces: bool = False,
+        casing: str | None = None,
     ) -> None:
-        super().__init__(model, name=name, window=window, respell=respell, pieces=pieces)
+        super().__init__(model, name=name, window=window, respell=respell, pieces=pieces, casing=casing)
         if method is not None and "method" not in signature(model.decode).parameters:  # type: ignore[attr-defined]
             raise InputError(f"{type(model).__name__} decodes in one way: leave out method={method!r}.")
         self.method = method
@@ -445,7 +470,7 @@ class Posteriors(ModelFeatures):
         A fitted model with the method `posterior`.
     least
         Smaller probabilities are left out.
-    name, window, respell, pieces
+    name, window, respell, pieces, casing
         As for all representations; see `ModelFeatures`.
 
     Examples
@@ -469,8 +494,9 @@ class Posteriors(ModelFeatures):
         window: int | None = None,
         respell: bool | None = None,
         pieces: bool = False,
+        casing: str | None = None,
     ) -> None:
-        super().__init__(model, name=name, window=window, respell=respell, pieces=pieces)
+        super().__init__(model, name=name, window=window, respell=respell, pieces=pieces, casing=casing)
         if not (isinstance(least, int | float) and 0 <= least < 1):
             raise InputError(f"least={least!r} must be a probability, at least 0 and below 1.")
         self.least = least
@@ -510,7 +536,7 @@ class Paths(ModelFeatures):
         A model with the method `path`, such as WordClusters.
     prefixes
         Lengths of the prefixes.
-    name, window, respell, pieces
+    name, window, respell, pieces, casing
         As for all representations; see `ModelFeatures`.
 
     Examples
@@ -533,8 +559,9 @@ class Paths(ModelFeatures):
         window: int | None = None,
         respell: bool | None = None,
         pieces: bool = False,
+        casing: str | None = None,
     ) -> None:
-        super().__init__(model, name=name, window=window, respell=respell, pieces=pieces)
+        super().__init__(model, name=name, window=window, respell=respell, pieces=pieces, casing=casing)
         self.prefixes = tuple(prefixes)
         if not self.prefixes or not all(isinstance(n, int) and n > 0 for n in self.prefixes):
             raise InputError(f"prefixes={self.prefixes!r} must be lengths of bit strings, such as (4, 6, 10, 20).")
@@ -562,12 +589,14 @@ class Paths(ModelFeatures):
 ADAPTERS: dict[str, type[ModelFeatures]] = {c.adapter: c for c in (Vectors, States, Posteriors, Paths)}
 
 
-def as_representation(source: Any, view: str | None = None) -> Representation:
-    """A representation as it is; a model in the adapter that `view` names, or in the default one.
+def as_representation(
+    source: Any, view: str | None = None, *, scale: float | None = None, window: int | None = None, pieces: bool = False
+) -> Representation:
+    """A representation as it is; a model in the adapter that `view` names, or in the default one, with these options.
 
-    Without a view, a model with cluster paths is read by `Paths`, one with states by `States`, any other by `Vectors`.
-    The views "states" (or "viterbi"), "posterior" and "path" name the adapters; any other is a view of the model's
-    vectors.
+    Without a view, a model with cluster paths is read by `Paths`; one with states by `Posteriors`, or by `States` if
+    they are many or it has no posterior; any other by `Vectors`. The views "states" (or "viterbi"), "posterior" and
+    "path" name the adapters; any other is a view of the model's vectors. `scale` is for vectors alone.
     """
     if not isinstance(source, Estimator):
         if isinstance(source, Representation):
@@ -576,17 +605,20 @@ def as_representation(source: Any, view: str | None = None) -> Representation:
             f"features={type(source).__name__} is neither a fitted model nor a representation, an object with a name "
             "and features(sentences)."
         )
+    options: dict[str, Any] = {"pieces": pieces, **({} if window is None else {"window": window})}
     if view in ("states", "viterbi") and hasattr(source, "decode"):
         knows_viterbi = "method" in signature(source.decode).parameters
-        return States(source, method="viterbi" if view == "viterbi" and knows_viterbi else None)
+        return States(source, method="viterbi" if view == "viterbi" and knows_viterbi else None, **options)
     named: dict[str | None, type[ModelFeatures]] = {"posterior": Posteriors, "path": Paths}
     if view in named and hasattr(source, named[view].ability):
-        return named[view](source)
+        return named[view](source, **options)
     if view is None:
-        for adapter in (Paths, States):
+        few = getattr(source, "n_states", 0) <= MOST_POSTERIORS
+        adapters: list[type[ModelFeatures]] = [Paths, Posteriors, States] if few else [Paths, States]
+        for adapter in adapters:
             if hasattr(source, adapter.ability):
-                return adapter(source)
-    return Vectors(source, view)
+                return adapter(source, **options)
+    return Vectors(source, view, scale=1.0 if scale is None else scale, **options)
 
 
 def as_representations(features: Any, *, vectors: bool = False) -> list[Representation]:

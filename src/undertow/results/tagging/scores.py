@@ -108,6 +108,26 @@ class Report(NamedTuple):
             out["spans"] = {"all": rows.pop(ALL_TYPES), "types": rows}
         return out
 
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Report:
+        """The report that `as_dict` gave.
+
+        Parameters
+        ----------
+        values
+            JSON values.
+
+        Returns
+        -------
+        Report
+            With the same counts.
+        """
+        tokens = {group: Accuracy(a["right"], a["total"]) for group, a in values["tokens"].items()}
+        if "spans" not in values:
+            return cls(tokens, None)
+        rows = {ALL_TYPES: values["spans"]["all"], **values["spans"]["types"]}
+        return cls(tokens, {t: SpanScore(s["correct"], s["predicted"], s["gold"]) for t, s in rows.items()})
+
 
 ALL_TYPES = "\0all"  # no type can be called so
 

@@ -1,0 +1,347 @@
+"""Which representation should taggers read by default? Names, base phrases and tags from few labels (issue 14).
+
+    .venv/bin/pip install -c constraints.txt '.[rivals]'
+    OMP_NUM_THREADS=1 .venv/bin/python experiments/tagging_default.py        # writes results/tagging_default.md
+    .venv/bin/python experiments/tagging_default.py --quick                  # 15 s: does the claim point the right way?
+
+One text of 8 M tokens for all rows: 3 M of eLife, WikiText-2 train, 1 M each of books, court opinions and UN speeches.
+The labelled text is no part of it. The claim: our three models, looked up in other casings, beat Brown clusters,
+word2vec, and word2vec + Brown + HMM. Everything was chosen on the even sentences of the dev splits (results' notes say
+what was looked at); this page is of the odd ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import representations
+from base_phrases import ewt_phrases
+from data import (
+    LEFT_OUT,
+    Tagged,
+    _as_running,
+    _speeches,
+    craft_articles,
+    ewt,
+    first,
+    first_tokens,
+    lines_of,
+    masc,
+    records,
+    tab_separated,
+    tokenized,
+)
+from pages import notes_of, write_page
+from scoring import Rows, Tags, bootstrap, f1, groups, mcnemar, processor_seconds, right, shown_p, span_counts, spread
+from undertow import Corpus, Tokenizer
+from undertow.results.tagging import CRFTagger, Paths, Posteriors, Vectors
+from undertow.results.tagging.label_shift import best_shift, shift_label
+from undertow.text.vocabulary import UNKNOWN
+
+N_ITER = 60  # of L-BFGS
+L2 = 1.0
+N_LABELLED = {"WNUT-17": 100_000, "BC2GM": 60_000, "NCBI": 60_000, "phrases": 40_000, "tags": 40_000}
+HELD_OUT = 5  # of so many sentences one is held out to choose the shift
+
+
+class Problem(NamedTuple):
+    name: str
+    train: list[Tagged]
+    tests: dict[str, list[Tagged]]
+
+    @property
+    def test(self) -> list[Tagged]:
+        return [s for part in self.tests.values() for s in part]
+
+
+# --- the text and the models ----------------------------------------------------------------------------
+
+
+def text_of(millions: float) -> Corpus:
+    """The text; with less than 8 million tokens all parts are shorter."""
+    share = millions / 8
+
+    def sentences() -> Iterator[list[str]]:
+        opinions = ("\n".join(opinion["text"]) for opinion in records("text/scotus.jsonl.xz"))
+        parts: list[tuple[float, Iterable[str]]] = [
+            (3.0, lines_of("text/elife.txt.xz")),
+            (1.0, lines_of("text/books.txt.xz")),
+            (1.0, opinions),
+            (1.0, _speeches()),
+            (2.1, map(_as_running, lines_of("text/wikitext2.train.txt.xz"))),
+        ]
+        for size, lines in parts:
+            for sentence in first(tokenized(lines), round(size * share * 1e6)):
+                yield [UNKNOWN if token == LEFT_OUT else token for token in sentence]
+
+    corpus = Corpus.from_sentences(sentences(), min_count=2, unknown_classes=True)
+    return Corpus(corpus.ids, corpus.offsets, corpus.vocabulary, manifest={"tokenizer": Tokenizer().describe()})
+
+
+class Models:
+    """The models of one seed on one text, each learned when it is first asked for."""
+
+    def __init__(self, text: Any, work: Path, seed: int, n_clusters: int = 1000, n_components: int = 100) -> None:
+        self.text, self.work, self.seed = text, work, seed
+        self.took: dict[str, float] = {}
+        self.n_clusters, self.n_components = n_clusters, n_components
+
+    @cache  # noqa: B019  # a handful of models that live as long as the run
+    def __call__(self, name: str) -> Any:
+        text, work, seed = self.text(), self.work, self.seed
+        if name == "w2v":
+            learned = representations.word2vec(text, self.n_components, work, seed=seed)
+        elif name == "brown":
+            learned = representations.clusters(text, work, self.n_clusters, n_iter=12, seed=seed)
+        elif name == "hmm":
+            learned = representations.hmm(text, 80, work, seed=seed, n_iter=4, n_chunks=8, init="clusters")
+        else:
+            learned = representations.lds(text, self.n_components, work, seed=seed)
+        self.took[name] = learned.cpu
+        return learned.model
+
+
+def vectors(m: Models, name: str, casing: str | None, scale: float = 2.0) -> Any:
+    return Vectors(m(name), "type", scale=scale, window=0, casing=casing)
+
+
+def three(m: Models, name: str, casing: str | None, of_vectors: str | None) -> list[Any]:
+    """Paths, posteriors and the vectors of the LDS or of word2vec."""
+    return [
+        Paths(m("brown"), window=2, casing=casing),
+        Posteriors(m("hmm"), window=1, casing=casing),
+        vectors(m, name, of_vectors),
+    ]
+
+
+ROWS: dict[str, Any] = {
+    "spelling": lambda m: [],
+    "default": lambda m: three(m, "lds", "known", "frequent"),
+    "word2vec + Brown + HMM": lambda m: three(m, "w2v", None, None),
+    "Brown": lambda m: [Paths(m("brown"), window=2)],
+    "word2vec": lambda m: [vectors(m, "w2v", None)],
+    "LDS": lambda m: [vectors(m, "lds", None)],
+    "LDS + Brown + HMM": lambda m: three(m, "lds", None, None),
+    "default, word2vec for the LDS": lambda m: three(m, "w2v", "known", "frequent"),
+    "default without vectors": lambda m: three(m, "lds", "known", "frequent")[:2],
+}
+SHIFTED = "default, O shifted"
+RIVALS = ["Brown", "word2vec", "word2vec + Brown + HMM"]
+
+
+# --- the problems ---------------------------------------------------------------------------------------
+
+
+def odd(sentences: list[Tagged], n_tokens: int = 10**9) -> list[Tagged]:
+    """The half of a dev split on which nothing was chosen."""
+    return first_tokens(sentences[1::2], n_tokens)
+
+
+def problems() -> Iterator[Problem]:
+    for name, file in (("WNUT-17", "wnut17-ner"), ("BC2GM", "bc2gm-ner"), ("NCBI", "ncbi-ner")):
+        train = first_tokens(tab_separated(f"{file}.train"), N_LABELLED[name])
+        yield Problem(name, train, {name: odd(tab_separated(f"{file}.dev"))})
+    train = first_tokens(ewt_phrases("train"), N_LABELLED["phrases"])
+    yield Problem("phrases", train, {"phrases": odd(ewt_phrases("dev"))})
+    craft = [s for article in craft_articles("dev") for s in article]
+    tests = {
+        "EWT": odd(ewt("dev")),
+        "CRAFT": odd(craft, 20_000),
+        "GENIA": odd(tab_separated("genia-pos.dev"), 20_000),
+        "MASC": odd(masc()[::10], 20_000),
+    }
+    yield Problem("tags", first_tokens(ewt("train"), N_LABELLED["tags"]), tests)
+
+
+def trained(train: list[Tagged], features: list[Any]) -> CRFTagger:
+    return CRFTagger(features, l2=L2, n_iter=N_ITER).fit([s.words for s in train], [s.tags for s in train])
+
+
+def tag(problem: Problem, features: list[Any]) -> Tags:
+    return trained(problem.train, features).predict([s.words for s in problem.test])
+
+
+def tag_shifted(problem: Problem, features: list[Any]) -> Tags:
+    """The shift of O is chosen on held-out sentences of train, then a tagger of all of them is moved by it."""
+    held = [s for i, s in enumerate(problem.train) if i % HELD_OUT == 0]
+    rest = [s for i, s in enumerate(problem.train) if i % HELD_OUT]
+    shift = best_shift(trained(rest, features), [s.words for s in held], [s.tags for s in held])
+    tagger = trained(problem.train, features)
+    shift_label(tagger, "O", shift)
+    print(f"{problem.name}: O shifted by {shift}", flush=True)
+    return tagger.predict([s.words for s in problem.test])
+
+
+# --- scores ---------------------------------------------------------------------------------------------
+
+
+class Column(NamedTuple):
+    """A column of the table: a test part, and how it is scored."""
+
+    title: str
+    problem: Problem
+    part: str
+    kind: str  # "f1", "unseen" (spans whose first word was not seen) or "oov" (errors on unseen words)
+
+    def of(self, tags: Tags) -> Any:
+        """Right and wrong by unseen token (oov), or counts by sentence."""
+        at = 0
+        for name, part in self.problem.tests.items():
+            if name == self.part:
+                own = tags[at : at + len(part)]
+                if self.kind == "oov":
+                    return right(part, own)[groups(self.problem.train, part)["OOV"]]
+                return span_counts(part, own) if self.kind == "f1" else self._unseen(part, own)
+            at += len(part)
+        raise KeyError(self.part)
+
+    def _unseen(self, gold: list[Tagged], tags: Tags) -> Any:
+        seen = {word for s in self.problem.train for word in s.words}
+        kept = []
+        for s, found in zip(gold, tags, strict=True):
+            new = [word not in seen for word in s.words]
+            kept.append((Tagged(s.words, _from_new(s.tags, new)), _from_new(found, new)))
+        return span_counts([s for s, _ in kept], [t for _, t in kept])
+
+    def value(self, found: Any) -> float:
+        return 100 * float(1 - found.mean() if self.kind == "oov" else f1(found.sum(0)))
+
+    def p(self, ours: Any, theirs: Any) -> float:
+        return mcnemar(ours, theirs) if self.kind == "oov" else bootstrap(ours, theirs)
+
+
+def _from_new(tags: list[str], new: list[bool]) -> list[str]:
+    """The tags of spans that begin at a new word, O elsewhere."""
+    out, keep = [], False
+    for tag_, is_new in zip(tags, new, strict=True):
+        if not tag_.startswith("I-"):
+            keep = is_new
+        out.append(tag_ if keep else "O")
+    return out
+
+
+def columns(all_problems: list[Problem]) -> list[Column]:
+    out = []
+    for problem in all_problems:
+        for part in problem.tests:
+            if problem.name == "tags":
+                out.append(Column(f"EWT→{part}, OOV error", problem, part, "oov"))
+            else:
+                out.append(Column(f"{part} F1", problem, part, "f1"))
+        if problem.name == "phrases":
+            out.append(Column("phrases F1, unseen first word", problem, "phrases", "unseen"))
+    return out
+
+
+def table(found: dict[str, dict[str, list[Tags]]], all_problems: list[Problem]) -> tuple[list[str], Any]:
+    """Means over seeds; p-values of the default against each rival, by the first seed."""
+    chosen = columns(all_problems)
+    lines = [f"| | {' | '.join(c.title for c in chosen)} |", "|---|" + "---|" * len(chosen)]
+    data: dict[str, dict[str, list[float]]] = {}
+    for name in [*ROWS, SHIFTED]:
+        cells = []
+        for c in chosen:
+            values = [c.value(c.of(tags)) for tags in found.get(name, {}).get(c.problem.name, [])]
+            data.setdefault(name, {})[c.title] = values
+            cells.append(spread(values, 1) if values else "")
+        if any(cells):
+            lines.append(f"| {name} | {' | '.join(cells)} |")
+    lines += [
+        "",
+        "The default against its rivals, p by column (bootstrap over sentences; McNemar for tags; first seed):",
+        "",
+    ]
+    lines += [f"| | {' | '.join(c.title for c in chosen)} |", "|---|" + "---|" * len(chosen)]
+    for rival in RIVALS:
+        cells = []
+        for c in chosen:
+            pair = [found.get(name, {}).get(c.problem.name, []) for name in ("default", rival)]
+            cells.append(shown_p(c.p(*(c.of(tags[0]) for tags in pair))) if all(pair) else "")
+        lines.append(f"| {rival} | {' | '.join(cells)} |")
+    return lines, data
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="little of everything; exit code 1: the claim fails")
+    parser.add_argument("--seeds", type=int, default=3, help="of the models")
+    parser.add_argument("--report", action="store_true", help="train nothing: write what is kept in --work")
+    parser.add_argument("--work", type=Path, default=Path(__file__).parent / "work")
+    options = parser.parse_args()
+    options.work.mkdir(parents=True, exist_ok=True)
+    if options.quick:
+        return quick()
+    full(options)
+    return 0
+
+
+def full(options: Any) -> None:
+    rows = Rows(options.work, __file__)
+    text = cache(lambda: text_of(8.0))
+    all_problems = list(problems())
+    found: dict[str, dict[str, list[Tags]]] = {}
+    took: dict[str, float] = {}
+    for seed in range(options.seeds):
+        models = Models(text, options.work, seed)
+        for name, problem in itertools.product([*ROWS, SHIFTED], all_problems):
+            key = f"{problem.name}-{name}-{seed}"
+            if (name == "spelling" and seed) or (name == SHIFTED and problem.name in ("phrases", "tags")):
+                continue
+            if options.report and not rows.has(key):
+                continue
+            make = tag_shifted if name == SHIFTED else tag
+            read = ROWS["default" if name == SHIFTED else name]
+            row = rows(key, lambda make=make, problem=problem, read=read, m=models: make(problem, read(m)))  # type: ignore[misc]
+            found.setdefault(name, {}).setdefault(problem.name, []).append(row.tags)
+            shown = [f"{c.title} {c.value(c.of(row.tags)):.2f}" for c in columns([problem])]
+            print(f"{key}: {', '.join(shown)} ({row.cpu:.0f} s)", flush=True)
+        took |= models.took
+    lines, data = table(found, all_problems)
+    sizes = ", ".join(f"{p.name} {sum(len(s.words) for s in p.train):,}" for p in all_problems)
+    head = [
+        "# The default representation of taggers",
+        "",
+        "`OMP_NUM_THREADS=1 .venv/bin/python experiments/tagging_default.py`. F1 of spans and errors on words that "
+        "are not in the labelled text, in per cent; mean ± standard deviation where there are several seeds. Tokens to "
+        f"learn from: {sizes}. Tests: the odd sentences of the dev splits.",
+        "",
+    ]
+    write_page(
+        "tagging_default", "\n".join([*head, *lines]) + "\n" + notes_of("tagging_default"), __file__, vars(options)
+    )
+    print("\n".join(lines))
+    print(json.dumps({"seconds to learn": took, "rows": len(data)}))
+
+
+def quick() -> int:
+    """Few labels and little text, all of it from train files: other casings must help on unseen words."""
+    began = time.perf_counter(), processor_seconds()
+    with tempfile.TemporaryDirectory() as place:
+        text = cache(lambda: text_of(0.5))
+        models = Models(text, Path(place), 0, n_clusters=100, n_components=20)
+        labelled = ewt("train")
+        problem = Problem("tags", first_tokens(labelled, 10_000), {"EWT": first_tokens(labelled[::-1], 10_000)})
+        [column] = columns([problem])
+        error = {}
+        for name, casing in (("spelling", None), ("as spelled", None), ("other casings", "frequent")):
+            features = [] if name == "spelling" else [Paths(models("brown"), window=2, casing=casing)]
+            features += [] if name == "spelling" else [vectors(models, "lds", casing)]
+            error[name] = column.value(column.of(tag(problem, features)))
+            print(f"{name}: OOV error {error[name]:.2f}", flush=True)
+    print(f"{time.perf_counter() - began[0]:.0f} s by the clock, {processor_seconds() - began[1]:.0f} of the processor")
+    good = error["other casings"] < error["as spelled"] < error["spelling"]
+    print("Other casings help." if good else "The claim fails at this size.")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""How a word of labelled text is looked up in the vocabulary of a model: other casings, and spellings of user text.
+
+Much of what a tagger has to tell of an unseen word is known to the model under another spelling: `Great` at the start
+of a sentence, `GREAT`, `#great` and `greaaat` are `great`. Two ways to look for it:
+
+    "known"     if the word is not in the vocabulary: in lower case, with one capital, in capitals; then without
+                leading # and @; then with its runs of three or more equal letters cut to two, and to one
+    "frequent"  as "known"; and a word that begins with a capital is the most frequent of itself, its lower case and
+                the same with one capital, so that it is the same word wherever it stands in the sentence
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from undertow.errors import InputError
+from undertow.text.vocabulary import Vocabulary
+
+CASINGS = ("known", "frequent")
+_MARKS = re.compile(r"^[#@]+")
+_LONG_RUNS = re.compile(r"(.)\1{2,}")
+
+
+def check_casing(casing: object) -> None:
+    """Refuse what is not one of `CASINGS` or None."""
+    if casing is not None and casing not in CASINGS:
+        raise InputError(f'casing={casing!r} must be "known", "frequent", or None for words as they are spelled.')
+
+
+def known_spelling(word: str, vocabulary: Vocabulary, casing: str) -> str:
+    """The spelling under which the vocabulary knows a word, or the word itself if it knows none."""
+    if casing == "frequent" and word[:1].isupper():
+        forms = [form for form in (word, word.lower(), word.capitalize()) if form in vocabulary]
+        if forms:
+            return max(forms, key=lambda form: int(vocabulary.counts[vocabulary.id(form)]))  # the first of equals
+    return next((form for form in _spellings(word) if form in vocabulary), word)
+
+
+def _spellings(word: str) -> Iterator[str]:
+    yield word
+    yield from _cased(word)
+    bare = _MARKS.sub("", word)
+    for form in (bare, _LONG_RUNS.sub(r"\1\1", bare), _LONG_RUNS.sub(r"\1", bare)):
+        if form and form != word:
+            yield form
+            yield from _cased(form)
+
+
+def _cased(word: str) -> tuple[str, str, str]:
+    return word.lower(), word.capitalize(), word.upper()
