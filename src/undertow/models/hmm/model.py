@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from undertow.constraints.kinds import Constraint as TextConstraint
 from undertow.engine import Engine, Serial, Threads, count_workers
 from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError
@@ -567,6 +568,115 @@ class HMM(Estimator):
         drawable = self.vocabulary_.counts > 0
         drawn = hmm_queries.sample_words(self._tables(), int(n_tokens), rng, ids, boundary, drawable)
         return [self.vocabulary_.words[i] for i in drawn]
+
+    # --- under constraints ------------------------------------------------------------------------------
+
+    @one_blas_thread()
+    def probability(
+        self,
+        constraint: TextConstraint,
+        *,
+        prefix: Sequence[str] = (),
+        suffix: Sequence[str] = (),
+        length: int | tuple[int, int] = 12,
+    ) -> float:
+        """Exact probability that a continuation satisfies a constraint.
+
+        The constraint is about the continuation: the words after the prefix and before the suffix. They are words of
+        one sentence, so the boundary word is not among them, and any word of the vocabulary may be.
+
+        Parameters
+        ----------
+        constraint
+            One of `undertow.constraints`, or several combined by `&`, `|` and `~`.
+        prefix, suffix
+            Tokens before and after the continuation.
+        length
+            Number of words, or a pair (least, largest). With a pair the sentence ends after the suffix, if the model
+            has a boundary word; otherwise all lengths are equally probable beforehand.
+
+        Returns
+        -------
+        float
+            p(constraint | prefix, suffix, length); 0 for a constraint that no such text satisfies.
+
+        Raises
+        ------
+        InputError
+            If the constraint names a word that the model does not know, or its automaton has more than 4,096 states.
+
+        Examples
+        --------
+        >>> from undertow import HMM
+        >>> from undertow.constraints import Contains
+        >>> model = HMM(2, n_iter=10, random_state=0).fit([["a", "b", "a", "b"], ["a", "b"]] * 20)
+        >>> round(model.probability(Contains("b"), prefix=["a"], length=2), 2)
+        0.88
+        """
+        self._check_fitted()
+        from undertow.questions.continuations import probability
+
+        return probability(self.params_, self.vocabulary_, constraint, prefix, suffix, length)
+
+    @one_blas_thread()
+    def generate(
+        self,
+        *,
+        prefix: Sequence[str] = (),
+        suffix: Sequence[str] = (),
+        length: int | tuple[int, int] = 12,
+        constraint: TextConstraint | None = None,
+        n: int = 1,
+        temperature: float = 1.0,
+        method: str = "sample",
+        random_state: int | np.random.Generator | None = None,
+    ) -> list[list[str]]:
+        """Continuations that satisfy a constraint, drawn exactly from the model given that they do.
+
+        Parameters
+        ----------
+        prefix, suffix
+            Tokens before and after the continuation.
+        length
+            Number of words, or a pair (least, largest), as in `probability`.
+        constraint
+            One of `undertow.constraints`, about the continuation; None for none.
+        n
+            How many texts.
+        temperature
+            Other than 1, each word is drawn from its exact conditional distribution raised to 1/temperature, left to
+            right, as language models do it; the constraint holds nevertheless.
+        method
+            "sample", or "best": the one text whose joint probability with its path of states is largest (with a low
+            rank of more than 1,024 states, its path of states and features).
+        random_state
+            Seed or generator; None draws differently each time.
+
+        Returns
+        -------
+        list of lists of str
+            The continuations, without prefix and suffix; words that were never seen in training are not drawn.
+
+        Raises
+        ------
+        InputError
+            If no text satisfies the constraint, with the reason; or as in `probability`.
+
+        Examples
+        --------
+        >>> from undertow import HMM
+        >>> from undertow.constraints import Contains, Without
+        >>> text = [["the", "cat", "sat"], ["the", "dog", "ran"]] * 20
+        >>> model = HMM(3, n_iter=10, random_state=0).fit(text)
+        >>> texts = model.generate(prefix=["the"], length=2, constraint=Contains("dog") & Without("sat"), n=3)
+        >>> all("dog" in text and "sat" not in text for text in texts)
+        True
+        """
+        self._check_fitted()
+        from undertow.questions.continuations import generate
+
+        rng = check_random_state(random_state)
+        return generate(self.params_, self.vocabulary_, rng, prefix, suffix, length, constraint, n, temperature, method)
 
     # --- states -----------------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from undertow.errors import InputError
 from undertow.kernels.chain import inference as discrete_chain
 from undertow.kernels.chain import sparse as block_chain
 from undertow.kernels.chain import sparse_low_rank as block_low_rank
+from undertow.kernels.chain.automaton import block_class_emissions, class_emissions
 from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, PairSparse, live_firsts, word_probabilities
 from undertow.kernels.chain.inference import ChainParams
 from undertow.kernels.chain.operators import LowRank, add_stats
@@ -94,6 +95,12 @@ class HMMParams(Protocol):
     def emission_of(self, state: int) -> tuple[I64, F32]:
         """The words that a state emits and their probabilities."""
 
+    def live_emission(self, word: int) -> tuple[slice, F32]:
+        """The states that can emit a word, and with which probability; one number if it is the same for all."""
+
+    def class_emissions(self, classes: I64, n_classes: int, *, largest: bool = False) -> F32:
+        """(C, Z) probability of each class of words (V,) in each state, or of its most probable word (`largest`)."""
+
     def check(self) -> None:
         """Raise InputError unless all rows that should be distributions are."""
 
@@ -153,6 +160,13 @@ class BlockParams(NamedTuple):
         b = int(np.searchsorted(first, state, side="right")) - 1
         words = np.flatnonzero(block == b)
         return words, self.emission[starts[words] + state - first[b]]
+
+    def live_emission(self, word: int) -> tuple[slice, F32]:
+        starts = self.blocks.starts
+        return self.blocks.live(int(self.blocks.word_block[word])), self.emission[starts[word] : starts[word + 1]]
+
+    def class_emissions(self, classes: I64, n_classes: int, *, largest: bool = False) -> F32:
+        return block_class_emissions(self.blocks, self.emission, classes, n_classes, largest=largest)
 
     def check(self) -> None:
         check_rows(self.initial[None, :], "initial distribution")
@@ -248,6 +262,12 @@ class PlainParams(NamedTuple):
 
     def emission_of(self, state: int) -> tuple[I64, F32]:
         return np.arange(self.n_words), self.chain.emission[:, state]
+
+    def live_emission(self, word: int) -> tuple[slice, F32]:
+        return slice(0, self.n_states), self.chain.emission[word]
+
+    def class_emissions(self, classes: I64, n_classes: int, *, largest: bool = False) -> F32:
+        return class_emissions(self.chain.emission, classes, n_classes, largest=largest)
 
     def check(self) -> None:
         discrete_chain.check_params(self.chain)
