@@ -10,7 +10,7 @@ from scipy.stats import chisquare
 
 from oracles.hmm_paths import enumerate_paths
 from oracles.texts import share, weighed_texts
-from undertow import HMM, Corpus
+from undertow import HMM, Corpus, FactorialHMM, Interpolation
 from undertow.constraints import (
     Contains,
     Count,
@@ -218,7 +218,7 @@ def test_longer_texts_satisfy_what_was_asked(models) -> None:
         ({"method": "best", "n": 2}, "one most probable text"),
         ({"prefix": "the dog"}, "list of tokens"),
         ({"constraint": "dog"}, "undertow.constraints"),
-        ({"constraint": Contains("dgo")}, "did you mean 'dog'"),
+        ({"constraint": Contains("dgo")}, "nearest word there is 'dog'"),
         ({"constraint": Without("xylophone")}, "words of its training text"),
         ({"constraint": Contains("dog") & Without("dog")}, "contradict each other"),
         ({"constraint": Contains("dog", "cat", "sat"), "length": 2}, "needs at least 3 words"),
@@ -242,3 +242,27 @@ def test_probability_of_what_cannot_be(models) -> None:
         model.probability(Contains("dog"), length=0)
     with pytest.raises(NotFittedError):
         HMM().probability(Contains("dog"), length=3)
+
+
+# --- other models ---------------------------------------------------------------------------------------
+
+
+def test_a_factorial_model_by_its_joint_states() -> None:
+    model = FactorialHMM(2, n_states=2, n_iter=3, random_state=0).fit(TEXT)
+    weights = weighed_texts(model.log_probabilities, model.vocabulary_.words, [3], ["the"], ["ran"])
+    for constraint in CONSTRAINTS:
+        found = model.probability(constraint, prefix=["the"], suffix=["ran"], length=3)
+        np.testing.assert_allclose(found, share(weights, constraint.holds), rtol=1e-6)
+    weights = weighed_texts(model.log_probabilities, seen_words(model), [3], ["the"], ["ran"])
+    given = {"prefix": ["the"], "suffix": ["ran"], "length": 3, "constraint": Contains("dog")}
+    check_distribution(model.generate(**given, n=2000, random_state=0), weights, Contains("dog"))
+
+
+def test_models_that_cannot_answer() -> None:
+    large = FactorialHMM(7, n_states=4, n_iter=1, random_state=0, inference="variational").fit(TEXT)
+    with pytest.raises(InputError, match="16,384 joint states"):
+        large.probability(Contains("dog"), length=3)
+    mixture = Interpolation([HMM(2, n_iter=1, random_state=0).fit(TEXT)])
+    for ask in (mixture.probability, mixture.generate):
+        with pytest.raises(InputError, match="ask one of its models"):
+            ask(Contains("dog"), length=3)

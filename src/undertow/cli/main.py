@@ -31,6 +31,7 @@ VERBS = {
     "embed": ("undertow.cli.embed", "Embed the tokens of a text."),
     "perplexity": ("undertow.cli.perplexity", "Compute the perplexity of a text under a model."),
     "sample": ("undertow.cli.sample", "Sample text from a model."),
+    "generate": ("undertow.cli.generate", "Generate text under exact constraints, or compute their probability."),
     "decode": ("undertow.cli.decode", "Decode the hidden states of the tokens of a text."),
     "transitions": ("undertow.cli.transitions", "List the strongest transitions of a model."),
     "neighbors": ("undertow.cli.neighbors", "List the nearest neighbors of a word, or of a token in its sentence."),

@@ -76,7 +76,7 @@ def check_words(vocabulary: Vocabulary, constraint: Constraint) -> None:
     for word in sorted(constraint.words()):
         if word not in vocabulary:
             near = difflib.get_close_matches(word, vocabulary.words, n=1)
-            cure = f"did you mean {near[0]!r}?" if near else "use words of its training text."
+            cure = f"the nearest word there is {near[0]!r}." if near else "use words of its training text."
             raise InputError(
                 f"The constraint names {short(word)}, which is not in the model's vocabulary of "
                 f"{len(vocabulary):,} words: {cure}"

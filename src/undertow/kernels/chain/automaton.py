@@ -148,7 +148,7 @@ def _needed(product: Product, n_steps: int) -> NDArray[np.bool_]:
     alive = accepting.copy()
     for r in range(n_steps):
         out[r] &= alive
-        alive = alive[step[:, possible]].any(axis=1)
+        alive = np.asarray(alive[step[:, possible]].any(axis=1))
         if product.any_length:
             alive |= accepting
     return out
