@@ -19,8 +19,7 @@ from bench import parser, print_header, print_row
 from undertow import HMM, Vocabulary
 from undertow.constraints import Contains
 from undertow.engine.blas import one_blas_thread
-from undertow.kernels.chain.automaton import block_class_emissions
-from undertow.kernels.chain.block_operators import BlockLowRank, Blocks
+from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, weighted_emission
 from undertow.models.hmm.params import BlockParams
 from undertow.models.hmm.queries import Derived
 from undertow.questions.continuations import context, draw
@@ -41,7 +40,7 @@ def random_model(n_states: int, seed: int = 0) -> HMM:
     shape = n_states, RANK
     T = BlockLowRank(blocks.first, random_rows(rng, shape, 1), random_rows(rng, shape, 0))
     emission = rng.random(blocks.starts[-1], dtype=np.float32) ** 8
-    total = block_class_emissions(blocks, emission, np.zeros(N_WORDS, dtype=np.int64), 1)[0]
+    total = weighted_emission(blocks, emission, np.ones(N_WORDS)).astype(np.float32)
     state = np.concatenate([np.arange(n_states)[blocks.live(b)] for b in blocks.word_block.tolist()])
     params = BlockParams(blocks, np.full(n_states, 1 / n_states, dtype=np.float32), T, emission / total[state])
     model = HMM(n_states, n_blocks=n_blocks, rank=RANK)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from undertow.models.factorial.model import FactorialHMM
     from undertow.models.hmm.model import HMM
     from undertow.models.lds.model import LDS
+    from undertow.questions.evidence import Evidence
     from undertow.results.interpolation import Interpolation
     from undertow.results.tagging import CRFTagger, LocalTagger
     from undertow.results.word_clusters import WordClusters
@@ -37,6 +38,7 @@ _WHERE = {
     "WordClusters": ("undertow.results.word_clusters", "WordClusters"),
     "CRFTagger": ("undertow.results.tagging", "CRFTagger"),
     "LocalTagger": ("undertow.results.tagging", "LocalTagger"),
+    "Evidence": ("undertow.questions.evidence", "Evidence"),
     "load": ("undertow.storage", "load_model"),
 }
 
@@ -47,6 +49,7 @@ __all__ = [
     "Corpus",
     "DynamicEmbedding",
     "Events",
+    "Evidence",
     "FactorialHMM",
     "Interpolation",
     "LagCounts",

@@ -141,13 +141,11 @@ def impossible(plan: Plan, constraint: Constraint | None, lengths: Lengths) -> I
 
 def best(plan: Plan, start: NDArray[Any]) -> list[int]:
     """Words of the most probable path of states and words together."""
-    largest = plan.params.class_emissions(plan.classes, plan.product.emitted.shape[0], largest=True)
-    found = best_text(plan.product, largest, start, plan.n_steps)
-    text = []
-    for c, z in zip(found.classes, found.states, strict=True):
-        words, p = plan.params.emission_of(z)
-        text.append(int(words[np.argmax(np.where(plan.classes[words] == c, p, -1))]))
-    return text
+    n_classes = len(plan.product.emitted)
+    largest = [plan.params.largest_emission(plan.classes == c) for c in range(n_classes)]
+    emitted = np.maximum(np.stack([p for p, _ in largest]), 0)
+    found = best_text(plan.product, emitted, start, plan.n_steps)
+    return [int(largest[c][1][z]) for c, z in zip(found.classes, found.states, strict=True)]
 
 
 # --- drawing --------------------------------------------------------------------------------------------
@@ -214,10 +212,10 @@ def _draw_word(plan: Plan, token: NextToken, end: float, temperature: float, rng
 
 def word_weights(plan: Plan, token: NextToken) -> NDArray[np.float64]:
     """(V,) weight of each next word, up to a factor: its probability given what came before and the constraint."""
-    rows = np.stack([plan.params.word_probabilities(states) for states in token.successors])
-    weights = rows[token.successor[plan.classes], np.arange(len(plan.classes))]
+    rows = plan.params.word_rows(token.successors)
+    weights = rows[token.successor[plan.classes], np.arange(len(plan.classes))].astype(np.float64)
     weights[plan.classes < 0] = 0
-    return np.asarray(weights)
+    return weights
 
 
 def _choose(weights: NDArray[Any], rng: np.random.Generator, end_at: int = -1) -> int | None:

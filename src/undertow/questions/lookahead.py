@@ -119,8 +119,13 @@ def prepare(
 ) -> Plan:
     """Compile a constraint and look ahead over the texts of these lengths that words `following` come after."""
     classes, automaton = compiled(vocabulary, within(constraint, lengths), allowed)
-    emitted = params.class_emissions(classes, automaton.step.shape[1])
-    end = end_vector(params, following)
+    return planned(params, classes, automaton, lengths, end_vector(params, following))
+
+
+def planned(params: Params, classes: I64, automaton: Automaton, lengths: Lengths, end: Array) -> Plan:
+    """Look ahead over the texts of these lengths; `end` (Z,) is the probability of what follows their last state."""
+    emitted = np.stack([params.weighted_emission(classes == c) for c in range(automaton.step.shape[1])])
+    emitted = emitted.astype(params.initial.dtype)
     product = Product(params.transition, emitted, automaton.step, automaton.accepting, end, lengths.vary)
     return Plan(params, classes, automaton, product, look_ahead(product, lengths.high), lengths.high)
 
@@ -130,9 +135,7 @@ def end_vector(params: Params, following: Sequence[int]) -> Array:
     end: Array = np.ones(params.n_states, dtype=params.initial.dtype)
     for word in reversed(following):
         live, emission = params.live_emission(word)
-        message = np.zeros_like(end)
-        message[live] = emission * end[live]
-        end = np.asarray(params.transition.pull(message[None, :])[0])
+        end = np.asarray(params.pulled(word, emission * end[live]))
         if not end.max() > 0:
             raise InputError("The words of the suffix have probability zero after any state of the model: change it.")
         end = end / end.max()

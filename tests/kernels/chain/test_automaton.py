@@ -13,8 +13,6 @@ from oracles.texts import product_acceptance
 from undertow.kernels.chain.automaton import (
     Product,
     best_text,
-    block_class_emissions,
-    class_emissions,
     log_acceptance,
     look,
     look_ahead,
@@ -40,12 +38,11 @@ def random_product(kind: str, seed: int = 0, *, any_length: bool = False, end: b
             else hmm_models.low_rank(rng, blocks)
         )
         emission = (rng.random(blocks.starts[-1]) / 9).astype(np.float32)
-        emitted = block_class_emissions(blocks, emission, CLASSES, 3)
         dense = blocks.dense_emission(emission).T
     else:
         params = hmm_models.random_params(kind, 8, 3, 9, seed)
         T, dense = params.transition, params.emission
-        emitted = class_emissions(dense, CLASSES, 3)
+    emitted = np.stack([dense[c == CLASSES].sum(axis=0) for c in range(3)])
     start, last = rng.dirichlet(np.ones(8)), rng.random(8) / 2 if end else np.ones(8)
     last[0] = 1.0
     product = Product(T, emitted, STEP, ACCEPTING, last.astype(emitted.dtype), any_length)
@@ -54,25 +51,6 @@ def random_product(kind: str, seed: int = 0, *, any_length: bool = False, end: b
 
 def tolerance(product) -> float:
     return 3e-5 if product.emitted.dtype == np.float32 else 1e-10
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_emissions_of_classes(kind: str) -> None:
-    product, _, _, dense = random_product(kind)
-    expected = np.stack([dense[c == CLASSES].sum(axis=0) for c in range(3)])
-    np.testing.assert_allclose(product.emitted, expected, rtol=1e-6)
-
-
-def test_the_largest_emissions_of_classes() -> None:
-    rng = np.random.default_rng(0)
-    blocks, emission, _ = hmm_models.blocks_and_emission(rng)
-    dense = blocks.dense_emission(emission).T
-    expected = np.stack([dense[c == CLASSES].max(axis=0) for c in range(3)])
-    for found in (
-        block_class_emissions(blocks, emission, CLASSES, 3, largest=True),
-        class_emissions(dense, CLASSES, 3, largest=True),
-    ):
-        np.testing.assert_allclose(found, expected, rtol=1e-7)
 
 
 @pytest.mark.parametrize("kind", KINDS)

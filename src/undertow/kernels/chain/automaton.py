@@ -23,7 +23,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from undertow.errors import InputError
-from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, PairSparse, live_states
+from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, PairSparse
 from undertow.kernels.chain.operators import LowRank
 from undertow.kernels.chain.viterbi import FeatureScores, LogScores, PairScores, best_step
 from undertow.kernels.types import F64, I64
@@ -53,45 +53,6 @@ class LookAhead(NamedTuple):
     values: list[Array]
     rows: I64  # (n, Q)
     log_scale: F64  # (n, Q) of the values; −inf where there are none
-
-
-# --- emissions of classes of words ----------------------------------------------------------------------
-
-
-def class_emissions(emission: Array, classes: I64, n_classes: int, *, largest: bool = False) -> Array:
-    """(C, Z) sums, or the largest, of the rows (V, Z) of each class; words of class −1 are left out."""
-    out = np.zeros((n_classes, emission.shape[1]))
-    for c in range(n_classes):
-        words = np.flatnonzero(classes == c)
-        for start in range(0, len(words), 1024):  # never a copy of all rows
-            rows = emission[words[start : start + 1024]]
-            if largest:
-                np.maximum(out[c], rows.max(axis=0), out=out[c])
-            else:
-                out[c] += rows.sum(axis=0, dtype=np.float64)
-    return out.astype(emission.dtype)
-
-
-def block_class_emissions(
-    blocks: Blocks, emission: Array, classes: I64, n_classes: int, *, largest: bool = False
-) -> Array:
-    """The same for a chain with blocks."""
-    out = np.zeros((n_classes, blocks.n_states))
-    _block_class_emissions(blocks, emission, np.asarray(classes, dtype=np.int64), largest, out)
-    return out.astype(emission.dtype)
-
-
-@njit(cache=True, nogil=True)
-def _block_class_emissions(B: Any, emission: Any, classes: Any, largest: bool, out: Any) -> None:
-    """Equivalent to `class_emissions(dense_emission.T, classes, len(out), largest=largest)`."""
-    for w in range(len(classes)):
-        c, b, e = classes[w], B.word_block[w], B.starts[w]
-        if c < 0:
-            continue
-        low, k = live_states(b, B.first)
-        for x in range(k):
-            p = emission[e] if b < 0 else emission[e + x]
-            out[c, low + x] = max(out[c, low + x], p) if largest else out[c, low + x] + p
 
 
 # --- look-ahead -----------------------------------------------------------------------------------------
