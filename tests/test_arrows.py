@@ -25,7 +25,7 @@ ARROWS = {
     "questions": {"errors", "progress", "constraints", "engine", "kernels", "models", "text"},
     "results": {"errors", "progress", "files", "atomic", "engine", "kernels", "models", "text", "storage", "questions"},
     "view": {"errors", "files", "atomic", "models", "text", "questions", "results"},
-    "adapters": {"errors", "files", "atomic", "models", "text"},
+    "adapters": {"errors", "files", "atomic", "constraints", "engine", "models", "questions", "text"},
     "neural": {"errors", "progress", "engine", "kernels", "models", "text"},
     "cli": {
         *("errors", "progress", "files", "atomic", "engine", "models", "text", "storage", "results", "view"),

@@ -53,6 +53,7 @@ class LookAhead(NamedTuple):
     values: list[Array]
     rows: I64  # (n, Q)
     log_scale: F64  # (n, Q) of the values; −inf where there are none
+    branches: dict[int, tuple[I64, I64]]  # by state: those that can follow, and which of them each class leads to
 
 
 # --- look-ahead -----------------------------------------------------------------------------------------
@@ -79,7 +80,7 @@ def look_ahead(product: Product, n_steps: int) -> LookAhead:
         )
     rows = np.full((n_steps, Q), -1, dtype=np.int64)
     log_scale = np.full((n_steps, Q), -np.inf)
-    table = LookAhead(product, [], rows, log_scale)
+    table = LookAhead(product, [], rows, log_scale, {})
     for r in range(n_steps):
         if r == 0:
             table.values.append(np.empty((0, width), dtype=product.emitted.dtype))
@@ -178,7 +179,9 @@ def next_token(table: LookAhead, r: int, state: int, predicted: Array, ahead: tu
     `ahead` are the rows of `look` for sorted automaton states, among them all successors of `state`.
     """
     beta, log_scale, states = ahead
-    after, successor = np.unique(table.product.step[state], return_inverse=True)
+    if state not in table.branches:
+        table.branches[state] = np.unique(table.product.step[state], return_inverse=True)
+    after, successor = table.branches[state]
     at = np.searchsorted(states, after)
     largest = float(log_scale[at].max())
     if largest == -np.inf:

@@ -53,6 +53,7 @@ from undertow.models.fitting import (
 from undertow.models.hmm import em as hmm_em
 from undertow.models.hmm import queries as hmm_queries
 from undertow.models.hmm import storage as hmm_storage
+from undertow.models.hmm.distill import Source, sampled_corpus
 from undertow.models.hmm.init import EMStart, choose_blocks, initial_params, resume
 from undertow.models.hmm.initial_counts import INITS
 from undertow.models.hmm.params import Emission, Params
@@ -337,6 +338,56 @@ class HMM(Estimator):
         self._finish(self._continued(result), corpus)
         self.seen_ = seen
         return self
+
+    def distill(
+        self,
+        source: Source,
+        *,
+        n_tokens: int | None = 1_000_000,
+        vocab_size: int | None = None,
+        validation: Sentences | None = None,
+        checkpoint: CheckpointSource = None,
+    ) -> Self:
+        """Fit to texts of another language model, over its own tokens, so that it can be steered.
+
+        Parameters
+        ----------
+        source
+            A function without arguments that returns a batch of texts each time, or texts. A text is a list, array or
+            tensor of token ids, or a list of strings; the id 17 is the word "17".
+        n_tokens
+            How many tokens to draw; None reads an iterable to its end.
+        vocab_size
+            Number of ids of the language model: those that were never drawn are words too, which every state emits
+            alike. None for the tokens that were drawn.
+        validation
+            Other texts for early stopping, as in `fit`.
+        checkpoint
+            As in `fit`.
+
+        Returns
+        -------
+        HMM
+            The model itself.
+
+        Raises
+        ------
+        InputError
+            If the sampler returns no text, a token is neither a string nor a whole number, or as in `fit`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from undertow import HMM
+        >>> rng = np.random.default_rng(0)
+        >>> def sampler():  # stands for `language_model.generate(do_sample=True, …)`
+        ...     return rng.integers(0, 5, size=(8, 20))
+        >>> model = HMM(2, n_iter=2, random_state=0).distill(sampler, n_tokens=1000, vocab_size=10)
+        >>> len(model.vocabulary_)  # the ids and the unknown word
+        11
+        """
+        corpus = sampled_corpus(source, n_tokens, vocab_size)
+        return self.fit(corpus, validation=validation, checkpoint=checkpoint)
 
     def _run_em(
         self,

@@ -1,0 +1,107 @@
+"""The weights that steer a language model, against every text of a tiny vocabulary."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from oracles.texts import all_texts, weighed_texts
+from undertow import HMM
+from undertow.constraints import Contains, Length, Phrase, Without
+from undertow.errors import InputError
+from undertow.questions import steering as steering_module
+from undertow.questions.steering import Steering
+
+TEXT = [["the", "cat", "sat"], ["the", "dog", "ran", "on"], ["the", "cat", "ran"], ["on", "the", "dog"]] * 20
+MODELS = {
+    "dense": {"n_blocks": 1},
+    "low rank": {"n_blocks": 1, "rank": 2},
+    "pairs of blocks": {"n_blocks": 2},
+    "blocks, low rank": {"n_blocks": 2, "rank": 2},
+}
+BOTH = Contains("dog", "on") & Without("sat")
+CONSTRAINTS = [Contains("dog"), Without("cat"), BOTH, Phrase("the dog") | Contains("on")]
+
+
+@pytest.fixture(scope="module")
+def models() -> dict[str, HMM]:
+    return {name: HMM(4, n_iter=4, random_state=0, **kw).fit(TEXT) for name, kw in MODELS.items()}
+
+
+def after(steering: Steering, model: HMM, prompt, written):
+    encode = model.vocabulary_.encode
+    hypotheses = steering.start([encode(prompt)])
+    for word in encode(written):
+        hypotheses = steering.advance(hypotheses, [int(word)])
+    return hypotheses
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("most_named", [64, 0])
+def test_weights_are_those_of_the_enumeration(models, name: str, most_named: int, monkeypatch) -> None:
+    monkeypatch.setattr(steering_module, "MOST_NAMED", most_named)
+    model = models[name]
+    words = model.vocabulary_.words
+    for constraint in CONSTRAINTS:
+        steering = Steering(model.params_, model.vocabulary_, constraint, 3)
+        for written in ([], ["the"], ["dog", "ran"]):
+            rest = 3 - len(written)
+            weights = weighed_texts(model.log_probabilities, words, [rest], ["on", *written])
+            expected = np.zeros(len(words))
+            for i, word in enumerate(words):
+                mine = {t: w for t, w in weights.items() if t[0] == word}
+                good = sum(w for t, w in mine.items() if constraint.holds([*written, *t]))
+                expected[i] = good / sum(mine.values())
+            [found] = np.exp(steering.log_weights(after(steering, model, ["on"], written)))
+            if steering.possible[rest][after(steering, model, [], written)[0].state]:
+                np.testing.assert_allclose(found / found.sum(), expected / expected.sum(), rtol=2e-4, atol=1e-7)
+
+
+def test_hypotheses_do_not_depend_on_each_other(models) -> None:
+    model = models["blocks, low rank"]
+    steering = Steering(model.params_, model.vocabulary_, BOTH, 4)
+    texts = all_texts(["the", "dog", "sat"], 2)[:6]
+    hypotheses = steering.start([model.vocabulary_.encode(["the"])] * len(texts))
+    for t in range(2):
+        hypotheses = steering.advance(hypotheses, [model.vocabulary_.id(text[t]) for text in texts])
+    able = [i for i, h in enumerate(hypotheses) if steering.possible[2][h.state]]
+    assert 0 < len(able) < len(texts)
+    together = steering.log_weights([hypotheses[i] for i in able])
+    for row, i in zip(together, able, strict=True):
+        [alone] = steering.log_weights(after(steering, model, ["the"], texts[i]))
+        np.testing.assert_allclose(np.exp(row), np.exp(alone), rtol=1e-5)
+
+
+def test_a_word_that_ends_the_text(models) -> None:
+    """With "on" as the end, what stands before it must hold; a text that has ended is free."""
+    model = models["dense"]
+    on, dog = model.vocabulary_.id("on"), model.vocabulary_.id("dog")
+    steering = Steering(model.params_, model.vocabulary_, Contains("dog"), 4, on)
+    [first] = steering.log_weights(steering.start([model.vocabulary_.encode(["the"])]))
+    assert first[on] == -np.inf and np.isfinite(first[dog])
+    [found] = steering.log_weights(after(steering, model, ["the"], ["dog"]))
+    assert (found == 0).all()
+    [found] = steering.log_weights(after(steering, model, ["the"], ["dog", "on"]))
+    assert (found == 0).all()
+
+
+def test_words_that_the_chain_holds_impossible_still_count() -> None:
+    """The last word must be one that no state emits: the automaton alone decides then."""
+    model = HMM(3, n_iter=3, random_state=0).fit(TEXT)
+    params = model.params_
+    dog = model.vocabulary_.id("dog")
+    emission = params.chain.emission.copy()
+    emission[dog] = 0
+    params = params._replace(chain=params.chain._replace(emission=emission))
+    steering = Steering(params, model.vocabulary_, Contains("dog"), 1)
+    [found] = steering.log_weights(steering.start([model.vocabulary_.encode(["the"])]))
+    assert found[dog] == 0 and (np.delete(found, dog) == -np.inf).all()
+
+
+def test_what_cannot_be(models) -> None:
+    model = models["dense"]
+    with pytest.raises(InputError, match="No text of 3 tokens"):
+        Steering(model.params_, model.vocabulary_, Length(5), 3)
+    steering = Steering(model.params_, model.vocabulary_, Without("dog"), 3)
+    with pytest.raises(InputError, match="can no longer satisfy"):
+        steering.log_weights(after(steering, model, [], ["dog"]))
