@@ -85,17 +85,31 @@ def test_a_word_that_ends_the_text(models) -> None:
     assert (found == 0).all()
 
 
-def test_words_that_the_chain_holds_impossible_still_count() -> None:
-    """The last word must be one that no state emits: the automaton alone decides then."""
+@pytest.fixture
+def no_dog():
+    """A model no state of which emits "dog"."""
     model = HMM(3, n_iter=3, random_state=0).fit(TEXT)
-    params = model.params_
-    dog = model.vocabulary_.id("dog")
-    emission = params.chain.emission.copy()
-    emission[dog] = 0
-    params = params._replace(chain=params.chain._replace(emission=emission))
-    steering = Steering(params, model.vocabulary_, Contains("dog"), 1)
-    [found] = steering.log_weights(steering.start([model.vocabulary_.encode(["the"])]))
+    chain = model.params_.chain
+    emission = chain.emission.copy()
+    emission[model.vocabulary_.id("dog")] = 0
+    model.params_ = model.params_._replace(chain=chain._replace(emission=emission))
+    return model
+
+
+def test_where_the_chain_holds_every_way_impossible_the_automaton_decides(no_dog: HMM) -> None:
+    dog = no_dog.vocabulary_.id("dog")
+    steering = Steering(no_dog.params_, no_dog.vocabulary_, Contains("dog"), 1)
+    [found] = steering.log_weights(steering.start([no_dog.vocabulary_.encode(["the"])]))
     assert found[dog] == 0 and (np.delete(found, dog) == -np.inf).all()
+
+
+def test_a_word_that_the_chain_holds_impossible_says_nothing_about_its_state(no_dog: HMM) -> None:
+    cat, dog = no_dog.vocabulary_.encode(["cat", "dog"])
+    steering = Steering(no_dog.params_, no_dog.vocabulary_, Contains("cat"), 2)
+    [start] = steering.start([no_dog.vocabulary_.encode(["the"])])
+    [found] = steering.log_weights([start])
+    expected = start.predicted @ no_dog.transition_.dense() @ no_dog.emission_.dense()[:, cat]
+    np.testing.assert_allclose(np.exp(found[dog] - found[cat]), expected, rtol=1e-5)  # after "cat" it holds: weight 1
 
 
 def test_what_cannot_be(models) -> None:

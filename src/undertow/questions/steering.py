@@ -85,7 +85,8 @@ class Steering:
             tokens = [next_token(table, r, h.state, h.predicted, ahead) for h in steered]
             out[bound] = self._ratios(tokens, np.stack([h.predicted for h in steered]))
             for i in bound:
-                self._mask(out[i], hypotheses[i].state, r)
+                if not (out[i] > -np.inf).any():
+                    out[i] = self._by_automaton(hypotheses[i].state, r)
         return out
 
     def _ratios(self, tokens: list[NextToken], predicted: NDArray[Any]) -> F32:
@@ -111,14 +112,12 @@ class Steering:
         logs += np.array([token.log_scale for token in tokens], dtype=logs.dtype)[:, None]
         return np.asarray(logs, dtype=np.float32)
 
-    def _mask(self, weights: F32, state: int, r: int) -> None:
-        """Only tokens from which the automaton can accept; all of them alike if the chain holds each impossible."""
+    def _by_automaton(self, state: int, r: int) -> F32:
+        """(V,) where the chain holds every way impossible: all words alike from which the automaton can accept."""
         able = self.possible[r][self.plan.product.step[state]][self.plan.classes]
         if not able.any():
             raise InputError("The text can no longer satisfy the constraint: steer it from its first token on.")
-        weights[~able] = -np.inf
-        if not (weights[able] > -np.inf).any():
-            weights[able] = 0
+        return np.where(able, 0, -np.inf).astype(np.float32)
 
 
 def _free(beta: NDArray[Any], log_scale: NDArray[Any], at: NDArray[Any]) -> bool:
