@@ -92,6 +92,7 @@ def no_dog():
     chain = model.params_.chain
     emission = chain.emission.copy()
     emission[model.vocabulary_.id("dog")] = 0
+    emission /= emission.sum(axis=0)
     model.params_ = model.params_._replace(chain=chain._replace(emission=emission))
     return model
 
