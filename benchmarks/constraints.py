@@ -6,6 +6,11 @@ The parameters are random, of the shape of a fit to WikiText-2's vocabulary, bec
 here and the work does not depend on the numbers. Processor time of one thread; *first* is all before the first word:
 the prefix, the automaton, and the look-ahead. The rival is rejection: draw texts until one has both words; the number
 of tries is 1/p, from `probability`, and the time of a try is that of `HMM.sample`.
+
+    OMP_NUM_THREADS=1 .venv/bin/python benchmarks/constraints.py --steering
+
+steers a language model of GPT-2's smallest shape (124 million random weights, 50,257 tokens) with such an HMM:
+processor time of a generated token with the logits processor and without, in turns, 8 texts of 8 tokens together.
 """
 
 from __future__ import annotations
@@ -77,11 +82,50 @@ def measure(n_states: int, n_words: int) -> None:
     )
 
 
+@one_blas_thread()
+def steer(n_states: int, n_tokens: int = 8, n_texts: int = 8) -> None:
+    import torch
+    import transformers
+
+    from undertow.adapters.transformers import ConstraintLogitsProcessor
+
+    tf: Any = transformers  # its types are not complete
+    lm = tf.GPT2LMHeadModel(tf.GPT2Config(bos_token_id=0, eos_token_id=None, pad_token_id=None)).eval()
+    model, prompts = random_model(n_states), torch.randint(0, 1000, (n_texts, 4))
+    words = [*model.vocabulary_.words, *["<unk>"] * (lm.config.vocab_size - N_WORDS)]
+    spent: dict[str, list[float]] = {"prepare": [], "steered": [], "plain": []}
+    for _ in range(3):
+        begin = time.process_time()
+        processor = ConstraintLogitsProcessor(model, Contains("w17", "w4242"), length=n_tokens, words=words)
+        spent["prepare"].append(time.process_time() - begin)
+        for way, processors in (("steered", [processor]), ("plain", [])):
+            begin = time.process_time()
+            with torch.no_grad():
+                mask = torch.ones_like(prompts)
+                how = {"max_new_tokens": n_tokens, "do_sample": True, "top_k": 0, "logits_processor": processors}
+                lm.generate(prompts, attention_mask=mask, **how)
+            spent[way].append((time.process_time() - begin) / n_tokens / n_texts)
+    prepare, steered, plain = (min(seconds) for seconds in spent.values())
+    row = (
+        f"{prepare:.2f} s",
+        f"{1000 * plain:.1f} ms",
+        f"{1000 * steered:.1f} ms",
+        f"{100 * (steered / plain - 1):.0f} %",
+    )
+    print_row(f"{n_states:,}", *row)
+
+
 def main() -> None:
     options = parser(__doc__)
+    options.add_argument("--steering", action="store_true")
     options.add_argument("--words", type=int, default=32)
     options.add_argument("--states", type=int, nargs="+", default=[4096, 32768])
     given = options.parse_args()
+    if given.steering:
+        print_header("states", "prepare", "a token without", "a token with", "overhead")
+        for n_states in given.states:
+            steer(n_states)
+        return
     print_header("states", "first", "a word", "a word, 8 texts together", "probability", "rejection, a text")
     for n_states in given.states:
         measure(n_states, given.words)

@@ -99,7 +99,7 @@ def no_dog():
 
 def test_where_the_chain_holds_every_way_impossible_the_automaton_decides(no_dog: HMM) -> None:
     dog = no_dog.vocabulary_.id("dog")
-    steering = Steering(no_dog.params_, no_dog.vocabulary_, Contains("dog"), 1)
+    steering = Steering(no_dog.params_, no_dog.vocabulary_, Phrase("dog dog"), 2)
     [found] = steering.log_weights(steering.start([no_dog.vocabulary_.encode(["the"])]))
     assert found[dog] == 0 and (np.delete(found, dog) == -np.inf).all()
 
