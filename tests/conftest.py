@@ -22,6 +22,7 @@ settings.load_profile("busy")
 REPO = Path(__file__).parents[1]
 # What takes long, starts processes or a browser, by measured processor time; `make check` leaves it out.
 SLOW = (
+    "tests/adapters/test_transformers.py",
     "tests/cli/",
     "tests/contract/test_blas_threads.py",
     "tests/contract/test_checks_can_fail.py",

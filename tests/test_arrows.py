@@ -17,19 +17,21 @@ ARROWS = {
     "atomic": {"errors", "files"},
     "engine": {"errors", "progress"},
     "kernels": {"errors"},
+    "constraints": {"errors"},
     "tensor_file": {"errors", "files"},
     "text": {"errors", "progress", "files", "atomic", "tensor_file", "engine", "kernels"},
-    "models": {"errors", "progress", "files", "atomic", "engine", "kernels", "text"},
+    "models": {"errors", "progress", "files", "atomic", "constraints", "engine", "kernels", "text"},
     "storage": {"errors", "files", "atomic", "models", "text", "tensor_file", "undertow"},
-    "results": {"errors", "progress", "files", "atomic", "engine", "kernels", "models", "text", "storage"},
-    "view": {"errors", "files", "atomic", "kernels", "models", "text", "results"},
-    "adapters": {"errors", "files", "atomic", "models", "text"},
+    "questions": {"errors", "progress", "constraints", "engine", "kernels", "models", "text"},
+    "results": {"errors", "progress", "files", "atomic", "engine", "kernels", "models", "text", "storage", "questions"},
+    "view": {"errors", "files", "atomic", "kernels", "models", "text", "questions", "results"},
+    "adapters": {"errors", "files", "atomic", "constraints", "engine", "models", "questions", "text"},
     "neural": {"errors", "progress", "engine", "kernels", "models", "text"},
     "cli": {
         *("errors", "progress", "files", "atomic", "engine", "models", "text", "storage", "results", "view"),
-        *("adapters", "undertow"),
+        *("adapters", "constraints", "questions", "undertow"),
     },
-    "undertow": {"text", "models", "results", "storage"},
+    "undertow": {"text", "models", "questions", "results", "storage"},
 }
 # Third-party packages a room may use, where that is a promise
 OUTSIDE = {
@@ -37,12 +39,16 @@ OUTSIDE = {
     "text": {"numpy", "scipy", "numba", "pyarrow", "compression"},
 }
 # Imported lazily, as these methods are part of the public interface: `model.save` (storage), `save_html` of a moving
-# map (view), and `HMM(parameterization="neural")` (neural, which imports models); a checkpoint names the version.
+# map (view), `fill`, `generate` and their like (questions), and `HMM(parameterization="neural")` (neural, which imports
+# models); a checkpoint names the version.
 EXCEPTIONS = {
     ("models/base.py", "storage"),
     ("models/checkpoint.py", "undertow"),
     ("models/dynamic/model.py", "view"),
     ("models/hmm/model.py", "neural"),
+    ("models/hmm/model.py", "questions"),
+    ("models/lds/model.py", "questions"),
+    ("models/factorial/model.py", "questions"),
 }
 # A family of models imports no other family; what two of them need is a kernel or a shared module of the room.
 FAMILIES = {"lds", "hmm", "factorial", "dynamic"}

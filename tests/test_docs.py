@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 REPO = Path(__file__).parents[1]
-TUTORIALS = [*sorted((REPO / "docs" / "tutorials").glob("*.md")), REPO / "docs" / "tagging.md"]
+RUN_PAGES = ("tagging", "constraints")
+TUTORIALS = [*sorted((REPO / "docs" / "tutorials").glob("*.md")), *(REPO / "docs" / f"{name}.md" for name in RUN_PAGES)]
 
 
 def python_blocks(path: Path) -> list[str]:

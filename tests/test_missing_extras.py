@@ -45,6 +45,7 @@ CASES: list[tuple[tuple[str, ...], str, Callable[[Path], Any]]] = [
     (("torch",), "torch", lambda _: importlib.import_module("undertow.neural").RNNLM),
     (("torch",), "torch", lambda _: importlib.import_module("undertow.neural.training")),
     (("torch",), "torch", lambda _: HMM(2, parameterization="neural").fit([["a", "b"]])),
+    (("transformers",), "transformers", lambda _: importlib.import_module("undertow.adapters.transformers")),
     (("sklearn",), "sklearn", lambda _: HMM().__sklearn_tags__()),
     (("pyarrow",), "arrow", lambda place: open_writer(place / "v.parquet", "parquet", 2)),
     (("pyarrow", "zstandard", "compression"), "arrow", read_zstd),
@@ -59,7 +60,8 @@ CASES: list[tuple[tuple[str, ...], str, Callable[[Path], Any]]] = [
 def test_a_missing_extra_is_named(
     missing: tuple[str, ...], extra: str, use: Callable[[Path], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in [n for n in sys.modules if n.split(".")[0] in missing or n.startswith("undertow.neural")]:
+    ours = ("undertow.neural", "undertow.adapters.transformers")
+    for name in [n for n in sys.modules if n.split(".")[0] in missing or n.startswith(ours)]:
         monkeypatch.delitem(sys.modules, name)
     for name in missing:
         monkeypatch.setitem(sys.modules, name, None)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from undertow.models.factorial.model import FactorialHMM
     from undertow.models.hmm.model import HMM
     from undertow.models.lds.model import LDS
+    from undertow.questions.evidence import Evidence
     from undertow.results.interpolation import Interpolation
     from undertow.results.tagging import CRFTagger, LocalTagger, Tagger
     from undertow.results.word_clusters import WordClusters
@@ -38,6 +39,7 @@ _WHERE = {
     "CRFTagger": ("undertow.results.tagging", "CRFTagger"),
     "LocalTagger": ("undertow.results.tagging", "LocalTagger"),
     "Tagger": ("undertow.results.tagging", "Tagger"),
+    "Evidence": ("undertow.questions.evidence", "Evidence"),
     "load": ("undertow.storage", "load_model"),
 }
 
@@ -48,6 +50,7 @@ __all__ = [
     "Corpus",
     "DynamicEmbedding",
     "Events",
+    "Evidence",
     "FactorialHMM",
     "Interpolation",
     "LagCounts",

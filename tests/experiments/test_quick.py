@@ -25,6 +25,7 @@ NEEDS = {
     "lds_rnn": ("torch",),
     "lds_start": (),
     "lds_transitions": (),
+    "steering": ("transformers",),
     "tagging_default": (),
     "tagging_ner": (),
     "tagging_pos": (),

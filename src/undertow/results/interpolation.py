@@ -7,7 +7,7 @@ fewer. The mixture predicts, but has no hidden states of its own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, Self
+from typing import Any, NoReturn, Protocol, Self
 
 import numpy as np
 
@@ -193,3 +193,23 @@ class Interpolation:
             If there is no token.
         """
         return float(np.exp(-self.score(X)))
+
+    def probability(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refused: a mixture at each token has no hidden chain that could be summed over.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            As those of `HMM.probability`.
+
+        Raises
+        ------
+        InputError
+            Always.
+        """
+        raise InputError(
+            "An Interpolation mixes its models at every token and has no chain of states to look ahead over: ask one "
+            "of its models instead."
+        )
+
+    generate = probability

@@ -61,15 +61,15 @@ def save_html(
 def map_page(map_data: MapData, *, title: str | None = None) -> str:
     """The HTML page of a map as a string; it works offline."""
     check_map(map_data)
-    heading = _clean(f"A moving map of {census(map_data)}" if title is None else title)
+    heading = encodable(f"A moving map of {census(map_data)}" if title is None else title)
     if not heading.strip():
         raise InputError("The title is empty: give the page one that says what it shows.")
     shown = plane(map_data)
     style, script = _asset("map.css"), _script()
     rules = [
         "default-src 'none'",
-        f"script-src '{_hash(script)}'",
-        f"style-src '{_hash(style)}'",
+        f"script-src '{content_hash(script)}'",
+        f"style-src '{content_hash(style)}'",
         "base-uri 'none'",
         "form-action 'none'",
     ]
@@ -96,11 +96,12 @@ def _script() -> str:
     return '"use strict";\n(() => {\n' + "\n".join(_asset(name) for name in SCRIPTS) + "})();\n"
 
 
-def _hash(text: str) -> str:
+def content_hash(text: str) -> str:
+    """The name of a script or style in a Content-Security-Policy."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
 
 
-def _clean(text: str) -> str:
+def encodable(text: str) -> str:
     """Text that UTF-8 can hold: a lone surrogate, which only a damaged name has, becomes a question mark."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
@@ -115,10 +116,10 @@ def _payload(data: MapData, shown: Plane) -> dict[str, Any]:
     """Everything the page draws; arrays as base64 of little-endian 16-bit numbers, frame by frame."""
     sd = np.sqrt(shown.variances)  # (T, n, d)
     payload = {
-        "times": [_clean(t) for t in data.times],
-        "names": [_clean(name) for name in data.names],
+        "times": [encodable(t) for t in data.times],
+        "names": [encodable(name) for name in data.names],
         "kinds": [data.kind_names.index(kind) for kind in data.kinds],
-        "kindNames": [_clean(name) for name in data.kind_names],
+        "kindNames": [encodable(name) for name in data.kind_names],
         "d": shown.positions.shape[-1],
         "positions": _linear(shown.positions),
         "sd": _logarithmic(sd),
@@ -171,7 +172,7 @@ def _lead(data: MapData) -> str:
     d = data.positions.shape[-1]
     axes = " Time runs from left to right." if d == 1 else f" Drawn are two of {d} dimensions." if d > 2 else ""
     span = f", from {data.times[0]} to {data.times[-1]}" if len(data.times) > 1 else f" in {data.times[0]}"
-    return _clean(
+    return encodable(
         f"{census(data)} on one map{span}. The nearer {first} and {second} stand to each other, the more often they "
         "came together, beyond what their frequencies alone would explain. Only distances count, not directions; "
         "the ellipse around a pinned dot holds its place with 90\N{NO-BREAK SPACE}% probability." + axes

@@ -11,7 +11,13 @@ from hmm_models import blocks_and_emission, low_rank, pair_sparse
 from oracles.discrete_chain_dense import block_masses, dense_answers, enumerated
 from undertow.kernels.chain import sparse as block_chain
 from undertow.kernels.chain import sparse_low_rank as block_low_rank
-from undertow.kernels.chain.block_operators import Blocks, PairSparse, live_firsts, word_probabilities
+from undertow.kernels.chain.block_operators import (
+    Blocks,
+    PairSparse,
+    live_firsts,
+    word_probabilities,
+    word_probability_rows,
+)
 
 TEXT = np.array([0, 1, 3, 8, 5, 6, 2, 7, 8, 8, 4, 2, 3])  # word 8 is a missing observation
 BOUNDS = np.array([0, 5, 5, 12, 13])
@@ -200,3 +206,12 @@ def test_statistics_add() -> None:
         ]
         for x, y in zip(whole, parts[0] + parts[1] + parts[2], strict=True):
             np.testing.assert_allclose(x, y, **LIKE)
+
+
+def test_word_probabilities_of_several_distributions() -> None:
+    rng = np.random.default_rng(0)
+    blocks, emission, _ = blocks_and_emission(rng)
+    states = rng.dirichlet(np.ones(blocks.n_states), size=3)
+    np.testing.assert_allclose(
+        word_probability_rows(blocks, states, emission), states @ blocks.dense_emission(emission), rtol=1e-5
+    )

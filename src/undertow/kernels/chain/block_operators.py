@@ -2,7 +2,8 @@
 
 Words are cut into G blocks and so are the states; state z emits a word only if the word is of z's block. A token then
 leaves only the states of its block alive, and a step touches one k×k' matrix of the transition instead of all of it.
-A word of block -1 is a missing observation: every state emits it alike, and all states stay alive.
+A word of block -1 leaves all states alive. It has one number, the same for every state, if it is a missing observation,
+or one for each state: evidence on words of several blocks.
 
 States are numbered block by block: block b has the states first[b] .. first[b + 1] - 1. Emissions are kept for live
 states only: word w has one number for each state of its block, from starts[w] on.
@@ -26,7 +27,7 @@ FAST = {"contract", "reassoc", "nsz"}  # no "nnan", "ninf": a zero probability m
 class Blocks(NamedTuple):
     """Which block a word is of, which states a block has, and where a word's emission numbers begin."""
 
-    word_block: NDArray[np.int32]  # (V,); -1: emitted by every state alike
+    word_block: NDArray[np.int32]  # (V,); -1: all states may emit it
     first: I64  # (G + 1,)
     starts: I64  # (V + 1,)
 
@@ -98,13 +99,81 @@ def _word_probabilities(B: Any, states: Any, total: float, emission: Any, out: A
     """Equivalent to `out[:] = states @ dense_emission`."""
     for w in range(len(out)):
         b, e = B.word_block[w], B.starts[w]
-        if b < 0:
+        low, k = live_states(b, B.first)
+        if b < 0 and emitted_alike(B.starts, w):
             out[w] = total * emission[e]
         else:
             p = 0.0
-            for x in range(B.first[b + 1] - B.first[b]):
-                p += states[B.first[b] + x] * emission[e + x]
+            for x in range(k):
+                p += states[low + x] * emission[e + x]
             out[w] = p
+
+
+def word_probability_rows(blocks: Blocks, states: NDArray[Any], emission: F32) -> F32:
+    """(n, V) the same for several distributions (n, Z), in float32."""
+    columns = np.ascontiguousarray(np.asarray(states, dtype=np.float32).T)
+    out = np.zeros((len(blocks.word_block), columns.shape[1]), dtype=np.float32)
+    _word_probability_rows(blocks, columns, columns.sum(axis=0), emission, out)
+    return out.T
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def _word_probability_rows(B: Any, columns: Any, total: Any, emission: Any, out: Any) -> None:
+    """Equivalent to `out[:] = (columns.T @ dense_emission).T`; the inner loop is over the distributions."""
+    for w in range(len(out)):
+        b, e, row = B.word_block[w], B.starts[w], out[w]
+        if b < 0 and emitted_alike(B.starts, w):
+            for i in range(len(row)):
+                row[i] = total[i] * emission[e]
+            continue
+        low, k = live_states(b, B.first)
+        for x in range(k):
+            p, states = emission[e + x], columns[low + x]
+            for i in range(len(row)):
+                row[i] += p * states[i]
+
+
+def weighted_emission(blocks: Blocks, emission: F32, weights: NDArray[Any]) -> F64:
+    """(Z,) Σ_w weight_w p(w | z)."""
+    out = np.zeros(blocks.n_states)
+    _weighted_emission(blocks, emission, np.asarray(weights, dtype=np.float64), out)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _weighted_emission(B: Any, emission: Any, weights: Any, out: Any) -> None:
+    """Equivalent to `out[:] = dense_emission @ weights`."""
+    everywhere = 0.0
+    for w in range(len(weights)):
+        if weights[w] == 0:
+            continue
+        b, e = B.word_block[w], B.starts[w]
+        low, k = live_states(b, B.first)
+        if b < 0 and emitted_alike(B.starts, w):
+            everywhere += weights[w] * emission[e]
+        else:
+            for x in range(k):
+                out[low + x] += weights[w] * emission[e + x]
+    out += everywhere
+
+
+def largest_emission(blocks: Blocks, emission: F32, weights: NDArray[Any]) -> tuple[F64, I64]:
+    """(Z,) the largest weight_w p(w | z), and the first word that has it."""
+    best, word = np.full(blocks.n_states, -1.0), np.zeros(blocks.n_states, dtype=np.int64)
+    _largest_emission(blocks, emission, np.asarray(weights, dtype=np.float64), best, word)
+    return best, word
+
+
+@njit(cache=True, nogil=True)
+def _largest_emission(B: Any, emission: Any, weights: Any, best: Any, word: Any) -> None:
+    """Equivalent to the maximum and argmax of `dense_emission * weights` over the words."""
+    for w in range(len(weights)):
+        b, alike = B.word_block[w], emitted_alike(B.starts, w)
+        low, k = live_states(b, B.first)
+        for x in range(k):
+            p = weights[w] * emission[B.starts[w] + (0 if alike else x)]
+            if p > best[low + x]:
+                best[low + x], word[low + x] = p, w
 
 
 class PairStats(NamedTuple):
@@ -145,6 +214,12 @@ class PairSparse(NamedTuple):
         """(Z,) T'α for α over the states of one block, or over all (-1)."""
         out = np.empty(self.n_states, dtype=np.float32)
         push_pairs(self, block, -1, np.ascontiguousarray(alpha, dtype=np.float32), out)
+        return out
+
+    def pull_to(self, block: int, beta: NDArray[Any]) -> F32:
+        """(Z,) Tβ for β over the states of one block, or over all (-1)."""
+        out = np.empty(self.n_states, dtype=np.float32)
+        pull_pairs(self, -1, block, np.ascontiguousarray(beta, dtype=np.float32), out)
         return out
 
     def live(self, block: int) -> slice:
@@ -223,6 +298,10 @@ class BlockLowRank(NamedTuple):
         live = live_slice(self.first, block)
         return np.asarray((np.asarray(alpha, dtype=np.float32) @ self.R[live]) @ self.ET.T)
 
+    def pull_to(self, block: int, beta: NDArray[Any]) -> F32:
+        live = live_slice(self.first, block)
+        return np.asarray((np.asarray(beta, dtype=np.float32) @ self.ET[live]) @ self.R.T)
+
     def live(self, block: int) -> slice:
         return live_slice(self.first, block)
 
@@ -281,6 +360,12 @@ def live_states(block: int, first: Any) -> tuple[int, int]:
     if block < 0:
         return 0, first[-1]
     return first[block], first[block + 1] - first[block]
+
+
+@njit(cache=True, nogil=True)
+def emitted_alike(starts: Any, word: int) -> bool:
+    """Whether a word has one emission number for all live states."""
+    return bool(starts[word + 1] - starts[word] == 1)
 
 
 # --- steps of the pair-sparse transition ----------------------------------------------------------------

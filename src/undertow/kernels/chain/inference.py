@@ -44,6 +44,7 @@ __all__ = [
     "e_step",
     "forward",
     "forward_backward_logs",
+    "messages",
     "posterior",
     "viterbi_logs",
 ]
@@ -218,6 +219,27 @@ def posterior(
     for _ in _map_batches(one_batch, batches(ids, offsets, len(params.initial), tiles.n_lanes), n_threads):
         pass
     return out
+
+
+def messages(ids: Array, offsets: Array, params: ChainParams) -> tuple[F64, Array]:
+    """The backward pass alone: log_scale (N,) and values (N, Z), the largest entry of each row one.
+
+    p(x_t and all after it | z_t) = values[t] · exp(log_scale[t]).
+    """
+    ids, offsets = check_text(ids, offsets, params)
+    log_scale, values = np.zeros(len(ids)), np.ones((len(ids), len(params.initial)), dtype=params.emission.dtype)
+    for start, stop in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+        total = 0.0
+        for t in range(stop - 1, start - 1, -1):
+            if t + 1 < stop:
+                values[t] = params.transition.pull(values[t + 1 : t + 2])[0]
+            if ids[t] >= 0:
+                values[t] *= params.emission[ids[t]]
+            largest = float(values[t].max())
+            total += np.log(largest) if largest > 0 else -np.inf
+            values[t] /= largest if largest > 0 else 1.0
+            log_scale[t] = total
+    return log_scale, values
 
 
 def check_params(params: ChainParams) -> None:

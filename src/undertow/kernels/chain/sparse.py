@@ -18,21 +18,23 @@ from undertow.kernels.chain.block_operators import (
     Blocks,
     PairSparse,
     count_pairs,
+    emitted_alike,
     live_offsets,
     live_states,
     pull_pairs,
     push_pairs,
 )
+from undertow.kernels.chain.leave_one_out import left_out_logs, without_words
 from undertow.kernels.chain.operators import add_stats
 from undertow.kernels.types import F32, F64, I64
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def _condition(pred: Any, emission: Any, start: int, missing: bool, out: Any) -> float:
+def _condition(pred: Any, emission: Any, start: int, alike: bool, out: Any) -> float:
     """out = pred ∘ emission, scaled to sum to one; the sum before scaling. A sum of zero leaves zeros."""
     total = 0.0
     for x in range(len(out)):
-        v = pred[x] * emission[start + (0 if missing else x)]
+        v = pred[x] * emission[start + (0 if alike else x)]
         out[x] = v
         total += v
     if total > 0:
@@ -60,7 +62,7 @@ def _forward(ids: Any, bounds: Any, B: Any, T: Any, initial: Any, emission: Any,
             else:
                 push_pairs(T, word_block[ids[t - 1]], b, filt[at[t - 1] : at[t]], pred)
             now = filt[at[t] : at[t + 1]]
-            norm[t] = _condition(pred, emission, starts[ids[t]], b < 0, now)
+            norm[t] = _condition(pred, emission, starts[ids[t]], emitted_alike(starts, ids[t]), now)
             if norm[t] <= 0:
                 total = pred[:k].sum()
                 if total > 0:
@@ -70,20 +72,23 @@ def _forward(ids: Any, bounds: Any, B: Any, T: Any, initial: Any, emission: Any,
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def _ahead(beta: Any, emission: Any, start: int, missing: bool, out: Any) -> None:
+def _ahead(beta: Any, emission: Any, start: int, alike: bool, out: Any) -> Any:
     """out ∝ emission ∘ β: the likelihood of a token and all after it given its state, the largest entry one.
+
+    Returns what the largest entry was.
 
     The usual scale 1/p(x_t | x_<t) lets entries grow without bound at surprising words; this one never overflows.
     """
     largest = np.float32(0)
     for x in range(len(beta)):
-        v = beta[x] * emission[start + (0 if missing else x)]
+        v = beta[x] * emission[start + (0 if alike else x)]
         out[x] = v
         largest = max(largest, v)
     if largest > 0:
         scale = np.float32(1) / largest
         for x in range(len(beta)):
             out[x] *= scale
+    return largest
 
 
 @njit(cache=True, nogil=True)
@@ -115,7 +120,7 @@ def _backward(
             else:
                 word = ids[t + 1]
                 b_next = word_block[word]
-                _ahead(beta[: at[t + 2] - at[t + 1]], emission, starts[word], b_next < 0, ahead)
+                _ahead(beta[: at[t + 2] - at[t + 1]], emission, starts[word], emitted_alike(starts, word), ahead)
                 pull_pairs(T, b, b_next, ahead, beta)
             total = 0.0
             for x in range(k):
@@ -127,11 +132,59 @@ def _backward(
                 for x in range(k):
                     now[x] *= beta[x] * scale
             if count:
+                alike = emitted_alike(starts, ids[t])
                 for x in range(k):
-                    n_emission[starts[ids[t]] + (0 if b < 0 else x)] += now[x]
+                    n_emission[starts[ids[t]] + (0 if alike else x)] += now[x]
                 if t == bounds[s]:
                     for x in range(k):
                         n_initial[low + x] += now[x]
+
+
+@njit(cache=True, nogil=True)
+def _send_back(
+    ids: Any,
+    bounds: Any,
+    B: Any,
+    T: Any,
+    emission: Any,
+    at: Any,
+    ahead: Any,
+    log_scale: Any,
+    filt: Any,
+    agreement: Any,
+) -> None:
+    """The messages of all tokens to the tokens before them, the largest entry one; log_scale has what it was.
+
+    Unless `filt` is empty, agreement[t] becomes Σ filt_t ∘ (T · message of t + 1), 1 at the end of a sequence.
+    """
+    word_block, first, starts = B
+    beta = np.empty(first[-1], dtype=np.float32)
+    for s in range(len(bounds) - 1):
+        total = 0.0
+        for t in range(bounds[s + 1] - 1, bounds[s] - 1, -1):
+            k = at[t + 1] - at[t]
+            if t == bounds[s + 1] - 1:
+                beta[:k] = 1
+            else:
+                pull_pairs(T, word_block[ids[t]], word_block[ids[t + 1]], ahead[at[t + 1] : at[t + 2]], beta)
+                if len(filt):
+                    agreement[t] = 0
+                    for x in range(k):
+                        agreement[t] += filt[at[t] + x] * beta[x]
+            alike = emitted_alike(starts, ids[t])
+            total += np.log(_ahead(beta[:k], emission, starts[ids[t]], alike, ahead[at[t] : at[t + 1]]))
+            log_scale[t] = total
+
+
+class Messages(NamedTuple):
+    """What each token and all after it say about the token's state, over its live states.
+
+    p(x_t, x_t+1, … | z_t) = values[at[t] : at[t + 1]] · exp(log_scale[t]).
+    """
+
+    log_scale: F64  # (T,)
+    at: I64  # (T + 1,)
+    values: F32
 
 
 class BlockPosterior(NamedTuple):
@@ -221,6 +274,29 @@ def smooth_blocks(
     bounds = np.asarray(bounds, dtype=np.int64)
     _backward(_tokens(ids), bounds, blocks, T, emission, posterior.at, posterior.values, none, none, none)
     return posterior
+
+
+def messages_blocks(ids: NDArray[Any], bounds: I64, blocks: Blocks, T: PairSparse, emission: F32) -> Messages:
+    """The backward pass alone."""
+    ids, bounds = _tokens(ids), np.asarray(bounds, dtype=np.int64)
+    at = live_offsets(blocks, ids)
+    values, log_scale, none = np.empty(at[-1], dtype=np.float32), np.empty(len(ids)), np.empty(0)
+    _send_back(ids, bounds, blocks, T, emission, at, values, log_scale, none.astype(np.float32), none)
+    return Messages(log_scale, at, values)
+
+
+def log_both_sides_blocks(
+    ids: NDArray[Any], bounds: I64, blocks: Blocks, T: PairSparse, initial: F32, emission: F32
+) -> F64:
+    """(T,) log p(x_t | all other tokens of its sequence)."""
+    ids, bounds = _tokens(ids), np.asarray(bounds, dtype=np.int64)
+    at = live_offsets(blocks, ids)
+    filt, ahead, (norm, log_scale) = *np.empty((2, at[-1]), dtype=np.float32), np.empty((2, len(ids)))
+    _forward(ids, bounds, blocks, T, initial, emission, at, filt, norm)
+    agreement = np.ones(len(ids))
+    _send_back(ids, bounds, blocks, T, emission, at, ahead, log_scale, filt, agreement)
+    without = without_words(bounds, blocks, blocks.word_block[ids], T, initial, at, filt, ahead)
+    return left_out_logs(norm, agreement, without, bounds)
 
 
 def block_statistics(

@@ -14,10 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, live_offsets
+from undertow.kernels.chain.leave_one_out import ends, left_out_logs
 from undertow.kernels.chain.operators import add_stats
-from undertow.kernels.chain.sparse import BlockPosterior, log_or_minus_inf
+from undertow.kernels.chain.sparse import BlockPosterior, Messages, log_or_minus_inf
 from undertow.kernels.lanes import longest_first, pack
 from undertow.kernels.types import F32, F64, I64
+
+MISSING, FULL_ROW = -1, -2  # tokens that leave all states alive: with one emission number, or one for each state
 
 
 class BlockLowRankStats(NamedTuple):
@@ -39,7 +42,8 @@ class _Text:
 
     def __init__(self, ids: NDArray[Any], bounds: I64, blocks: Blocks) -> None:
         self.ids = np.asarray(ids, dtype=np.int64)
-        self.block = blocks.word_block[self.ids]
+        alike = np.diff(blocks.starts)[self.ids] == 1
+        self.block = np.where((blocks.word_block[self.ids] < 0) & ~alike, FULL_ROW, blocks.word_block[self.ids])
         self.at = live_offsets(blocks, self.ids)
         self.blocks = blocks
         lengths = np.diff(bounds)
@@ -66,7 +70,7 @@ class _Text:
 
     def emitted(self, emission: F32, places: I64, k: int) -> F32:
         """(n, k or 1) emission numbers of the tokens at `places`, which are of one block."""
-        width = 1 if self.block[places[0]] < 0 else k
+        width = 1 if self.block[places[0]] == MISSING else k
         return np.asarray(emission[self.blocks.starts[self.ids[places], None] + np.arange(width)])
 
 
@@ -135,6 +139,51 @@ def _backward(text: _Text, T: BlockLowRank, forward: _Forward, emission: F32) ->
     return smooth, _Backward(ahead, behind)
 
 
+class _SentBack(NamedTuple):
+    messages: Messages
+    behind: F32  # (T, F): E·message of token t
+
+
+def _send_back(text: _Text, T: BlockLowRank, emission: F32) -> _SentBack:
+    """The messages of all tokens to the tokens before them, the largest entry one."""
+    values, log_scale = np.zeros(text.at[-1], dtype=np.float32), np.zeros(len(text.ids))
+    behind = np.zeros((len(text.ids), T.R.shape[1]), dtype=np.float32)
+    for n, places in text.steps(backwards=True):
+        for lanes, live, where in text.groups(places):
+            here = places[lanes]
+            beta = np.ones(where.shape, dtype=np.float32)
+            on = lanes < text.n_going_on(n)
+            beta[on] = behind[here[on] + 1] @ T.R[live].T
+            after = beta * text.emitted(emission, here, where.shape[1])
+            largest = after.max(axis=1)
+            after /= np.where(largest > 0, largest, 1)[:, None]
+            values[where], behind[here] = after, after @ T.ET[live]
+            log_scale[here] = log_or_minus_inf(largest.astype(np.float64))
+            log_scale[here[on]] += log_scale[here[on] + 1]
+    return _SentBack(Messages(log_scale, text.at, values), behind)
+
+
+def messages_low_rank(ids: NDArray[Any], bounds: I64, blocks: Blocks, T: BlockLowRank, emission: F32) -> Messages:
+    """The backward pass alone."""
+    return _send_back(_Text(ids, bounds, blocks), T, emission).messages
+
+
+def log_both_sides_low_rank(
+    ids: NDArray[Any], bounds: I64, blocks: Blocks, T: BlockLowRank, initial: F32, emission: F32
+) -> F64:
+    """(T,) log p(x_t | all other tokens): a token that is left out is a step through E·R, F × F."""
+    text = _Text(ids, bounds, blocks)
+    forward, behind = _forward(text, T, initial, emission), _send_back(text, T, emission).behind
+    first, last = ends(bounds)
+    into = forward.features @ (T.ET.T @ T.R)
+    into[first] = initial @ T.R
+    after = np.flatnonzero(~last) + 1
+    with_it, without = np.ones(len(text.ids)), np.ones(len(text.ids))
+    with_it[after - 1] = np.einsum("nf,nf->n", forward.features[after], behind[after], dtype=np.float64)
+    without[after - 1] = np.einsum("nf,nf->n", into[after - 1], behind[after], dtype=np.float64)
+    return left_out_logs(forward.norm, with_it, without, np.asarray(bounds))
+
+
 def filter_low_rank(
     ids: NDArray[Any], bounds: I64, blocks: Blocks, T: BlockLowRank, initial: F32, emission: F32
 ) -> BlockPosterior:
@@ -171,7 +220,7 @@ def low_rank_statistics(
         out[live] += forward.values[where[~is_first[lanes + 1]]].T @ backward.behind[on + 1]
         into[live] += backward.ahead[where[later]].T @ forward.features[lanes[later]]
         n_initial[live] += smooth[where[~later]].sum(axis=0, dtype=np.float64)
-        _add_words(n_emission, blocks, text.ids[lanes], smooth[where], missing=bool(text.block[lanes[0]] < 0))
+        _add_words(n_emission, blocks, text.ids[lanes], smooth[where], missing=bool(text.block[lanes[0]] == MISSING))
     out *= T.R
     into *= T.ET
     return BlockLowRankStats(

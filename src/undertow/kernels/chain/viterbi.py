@@ -24,6 +24,7 @@ from undertow.kernels.chain.block_operators import (
     BlockLowRank,
     Blocks,
     PairSparse,
+    emitted_alike,
     live_blocks,
     live_firsts,
     live_offsets,
@@ -181,12 +182,12 @@ def _pair_step(chain: Any, t: Any, score: Any, spare: Any, came: Any) -> Any:
 
 def _pair_evidence(chain: Any, t: Any, first: Any, score: Any) -> Any:
     word = chain.ids[t]
-    b = chain.blocks.word_block[word]
-    low = live_states(b, chain.blocks.first)[0]
+    low = live_states(chain.blocks.word_block[word], chain.blocks.first)[0]
+    alike = emitted_alike(chain.blocks.starts, word)
     for x in range(len(score)):
         if first:
             score[x] += np.log(chain.initial[low + x])
-        score[x] += np.log(chain.emission[chain.blocks.starts[word] + (0 if b < 0 else x)])
+        score[x] += np.log(chain.emission[chain.blocks.starts[word] + (0 if alike else x)])
     return True
 
 
@@ -226,12 +227,12 @@ def _feature_step(chain: Any, t: Any, score: Any, spare: Any, came: Any) -> Any:
 
 def _feature_evidence(chain: Any, t: Any, first: Any, score: Any) -> Any:
     word = chain.ids[t]
-    b = chain.blocks.word_block[word]
-    low = live_states(b, chain.blocks.first)[0]
+    low = live_states(chain.blocks.word_block[word], chain.blocks.first)[0]
+    alike = emitted_alike(chain.blocks.starts, word)
     for x in range(len(score)):
         if first:
             score[x] += chain.initial[low + x]
-        score[x] += chain.emission[chain.blocks.starts[word] + (0 if b < 0 else x)]
+        score[x] += chain.emission[chain.blocks.starts[word] + (0 if alike else x)]
     return True
 
 

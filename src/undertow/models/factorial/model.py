@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from undertow.constraints.kinds import Constraint as TextConstraint
 from undertow.engine import Engine, count_workers, open_engine
 from undertow.errors import InputError, short
 from undertow.kernels.factorial.variational import BOUNDS
@@ -720,6 +721,89 @@ class FactorialHMM(Estimator):
             states = draw_states(self._scorer, self._states_inference, before, missing, rng)
         drawn = draw_words(self.params_, int(n_tokens), states, self.vocabulary_.boundary_id, rng)
         return [self.vocabulary_.words[i] for i in drawn]
+
+    # --- under constraints ------------------------------------------------------------------------------
+
+    def probability(
+        self,
+        constraint: TextConstraint,
+        *,
+        prefix: Sequence[str] = (),
+        suffix: Sequence[str] = (),
+        length: int | tuple[int, int] = 12,
+    ) -> float:
+        """Exact probability that a continuation satisfies a constraint, by the chain of the joint states.
+
+        Parameters
+        ----------
+        constraint
+            One of `undertow.constraints`, or several combined by `&`, `|` and `~`.
+        prefix, suffix
+            Tokens before and after the continuation.
+        length
+            Number of words, or a pair (least, largest), as in `HMM.probability`.
+
+        Returns
+        -------
+        float
+            p(constraint | prefix, suffix, length).
+
+        Raises
+        ------
+        InputError
+            If there are more than 4,096 joint states, or as in `HMM.probability`.
+        """
+        self._check_fitted()
+        from undertow.questions.continuations import probability
+        from undertow.questions.joint_chain import joint_chain
+
+        return probability(joint_chain(self.params_), self.vocabulary_, constraint, prefix, suffix, length)
+
+    def generate(
+        self,
+        *,
+        prefix: Sequence[str] = (),
+        suffix: Sequence[str] = (),
+        length: int | tuple[int, int] = 12,
+        constraint: TextConstraint | None = None,
+        n: int = 1,
+        temperature: float = 1.0,
+        method: str = "sample",
+        random_state: int | np.random.Generator | None = None,
+    ) -> list[list[str]]:
+        """Continuations that satisfy a constraint, drawn exactly from the model given that they do.
+
+        Parameters
+        ----------
+        prefix, suffix
+            Tokens before and after the continuation.
+        length
+            Number of words, or a pair (least, largest), as in `HMM.probability`.
+        constraint
+            One of `undertow.constraints`, about the continuation; None for none.
+        n
+            How many texts.
+        temperature, method
+            As in `HMM.generate`.
+        random_state
+            Seed or generator; None draws anew each time.
+
+        Returns
+        -------
+        list of lists of str
+            The continuations, without prefix and suffix.
+
+        Raises
+        ------
+        InputError
+            If there are more than 4,096 joint states, or as in `HMM.generate`.
+        """
+        self._check_fitted()
+        from undertow.questions.continuations import generate
+        from undertow.questions.joint_chain import joint_chain
+
+        params, rng = joint_chain(self.params_), check_random_state(random_state)
+        return generate(params, self.vocabulary_, rng, prefix, suffix, length, constraint, n, temperature, method)
 
     # --- saving -----------------------------------------------------------------------------------------
 

@@ -7,13 +7,14 @@ queries in `queries`, saving in `storage`.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import nullcontext
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from undertow.constraints.kinds import Constraint as TextConstraint
 from undertow.engine import Engine, Serial, Threads, count_workers
 from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError
@@ -52,6 +53,7 @@ from undertow.models.fitting import (
 from undertow.models.hmm import em as hmm_em
 from undertow.models.hmm import queries as hmm_queries
 from undertow.models.hmm import storage as hmm_storage
+from undertow.models.hmm.distill import Source, sampled_corpus
 from undertow.models.hmm.init import EMStart, choose_blocks, initial_params, resume
 from undertow.models.hmm.initial_counts import INITS
 from undertow.models.hmm.params import Emission, Params
@@ -59,9 +61,16 @@ from undertow.models.hmm.partial import HMMStats, SeenText, continuation
 from undertow.text.corpus import Corpus
 from undertow.text.lag_counts import LagCounts
 
+if TYPE_CHECKING:
+    from undertow.questions.best_fill import JointFill
+    from undertow.questions.evidence import TextChain
+    from undertow.questions.explain import Change, Comparison, Surprise
+    from undertow.questions.fill import Gap
+
 VIEWS = ("features", "posterior")
 MAX_FEATURES = 512  # with more states, the view "features" is a projection of the posterior
 BATCH_TOKENS = 1 << 16  # queries process a text in batches of about this many tokens
+MASKED_TOKENS = 1 << 18  # and leave out tokens in larger ones, as these share products of blocks
 Sentences = Corpus | Iterable[Sequence[str]]
 
 
@@ -330,6 +339,56 @@ class HMM(Estimator):
         self.seen_ = seen
         return self
 
+    def distill(
+        self,
+        source: Source,
+        *,
+        n_tokens: int | None = 1_000_000,
+        vocab_size: int | None = None,
+        validation: Sentences | None = None,
+        checkpoint: CheckpointSource = None,
+    ) -> Self:
+        """Fit to texts of another language model, over its own tokens, so that it can be steered.
+
+        Parameters
+        ----------
+        source
+            A function without arguments that returns a batch of texts each time, or texts. A text is a list, array or
+            tensor of token ids, or a list of strings; the id 17 is the word "17".
+        n_tokens
+            How many tokens to draw; None reads an iterable to its end.
+        vocab_size
+            Number of ids of the language model: those that were never drawn are words too, which every state emits
+            alike. None for the tokens that were drawn.
+        validation
+            Other texts for early stopping, as in `fit`.
+        checkpoint
+            As in `fit`.
+
+        Returns
+        -------
+        HMM
+            The model itself.
+
+        Raises
+        ------
+        InputError
+            If the sampler returns no text, a token is neither a string nor a whole number, or as in `fit`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from undertow import HMM
+        >>> rng = np.random.default_rng(0)
+        >>> def sampler():  # stands for `language_model.generate(do_sample=True, …)`
+        ...     return rng.integers(0, 5, size=(8, 20))
+        >>> model = HMM(2, n_iter=2, random_state=0).distill(sampler, n_tokens=1000, vocab_size=10)
+        >>> len(model.vocabulary_)  # the ids and the unknown word
+        11
+        """
+        corpus = sampled_corpus(source, n_tokens, vocab_size)
+        return self.fit(corpus, validation=validation, checkpoint=checkpoint)
+
     def _run_em(
         self,
         start: EMStart,
@@ -444,8 +503,8 @@ class HMM(Estimator):
         """
         self._check_fitted()
         out = []
-        for ids, bounds, edges in self._runs(X):
-            logs = self.params_.filtered(ids, bounds).log_probabilities
+        for params, ids, bounds, edges in self._runs(X):
+            logs = params.filtered(ids, bounds).log_probabilities
             out += [logs[a:b] for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)]
         return out
 
@@ -568,6 +627,349 @@ class HMM(Estimator):
         drawn = hmm_queries.sample_words(self._tables(), int(n_tokens), rng, ids, boundary, drawable)
         return [self.vocabulary_.words[i] for i in drawn]
 
+    # --- questions --------------------------------------------------------------------------------------
+
+    @one_blas_thread()
+    def fill(self, text: Any, n: int = 10, *, states: Mapping[int, Any] | None = None) -> list[Gap]:
+        """The words of the gaps of a text, each given everything on both sides of it, exactly.
+
+        Parameters
+        ----------
+        text
+            Tokens. None or "?" is a gap; a set allows some words, a mapping weighs them (see `Evidence`). A question
+            mark itself is written {"?"}.
+        n
+            How many words for each gap.
+        states
+            Known states by position: a state or a set of them.
+
+        Returns
+        -------
+        list of Gap
+            One for each position that is not one known word: `position`, and `words` with their probabilities, most
+            probable first, among the words seen in training.
+
+        Raises
+        ------
+        InputError
+            If the text is empty, a set or mapping names a word outside the vocabulary, or the evidence has
+            probability zero.
+        """
+        from undertow.questions.evidence import GAP_SIGN, as_evidence
+        from undertow.questions.fill import fill
+
+        return fill(self._chain(), as_evidence(text, states, GAP_SIGN), n)
+
+    @one_blas_thread()
+    def sample_fill(
+        self,
+        text: Any,
+        n: int = 5,
+        *,
+        states: Mapping[int, Any] | None = None,
+        random_state: int | np.random.Generator | None = None,
+    ) -> list[list[str]]:
+        """Draw the words of all gaps together, given everything that is known, exactly.
+
+        Parameters
+        ----------
+        text
+            As in `fill`.
+        n
+            How many texts.
+        states
+            Known states by position.
+        random_state
+            Seed or generator; None draws differently each time.
+
+        Returns
+        -------
+        list of list of str
+            The text with its gaps filled by words seen in training, n times.
+        """
+        from undertow.questions.evidence import GAP_SIGN, as_evidence
+        from undertow.questions.fill import sample_fill
+
+        return sample_fill(self._chain(), as_evidence(text, states, GAP_SIGN), n, check_random_state(random_state))
+
+    @one_blas_thread()
+    def best_fill(
+        self,
+        text: Any,
+        *,
+        states: Mapping[int, Any] | None = None,
+        method: str = "words",
+        max_expansions: int = 2000,
+    ) -> JointFill:
+        """The most probable words of all gaps together.
+
+        Parameters
+        ----------
+        text
+            As in `fill`.
+        states
+            Known states by position.
+        method
+            "words" maximizes the probability of the words, summed over the states, by a search that proves its answer
+            (docs/questions.md). "path" takes the words of the most probable path of states and words, by Viterbi.
+        max_expansions
+            The search ends after so many partial fills, with the best one so far and `proven` False.
+
+        Returns
+        -------
+        JointFill
+            `tokens`, the filled text; `log_probability` of the fill given the evidence; `proven`.
+        """
+        from undertow.questions.best_fill import best_fill
+        from undertow.questions.evidence import GAP_SIGN, as_evidence
+
+        return best_fill(self._chain(), as_evidence(text, states, GAP_SIGN), method, max_expansions)
+
+    @one_blas_thread()
+    def log_evidence(self, text: Any, *, states: Mapping[int, Any] | None = None) -> float:
+        """Log-probability of a partly known text: all ways to fill it together.
+
+        Parameters
+        ----------
+        text
+            As in `fill`; the weights of a mapping multiply the probabilities of its words.
+        states
+            Known states by position.
+
+        Returns
+        -------
+        float
+            −inf if the evidence is impossible.
+        """
+        from undertow.questions.evidence import GAP_SIGN, as_evidence
+        from undertow.questions.fill import log_evidence
+
+        return log_evidence(self._chain(), as_evidence(text, states, GAP_SIGN))
+
+    @one_blas_thread()
+    def masked_log_probabilities(self, X: Sentences) -> list[npt.NDArray[np.float64]]:
+        """Log-probability of each token given all other tokens of its sentence, exactly.
+
+        With `carry` the whole text is one sequence, and the tokens of other sentences are given too.
+
+        Parameters
+        ----------
+        X
+            A Corpus or token lists.
+
+        Returns
+        -------
+        list of arrays (n_tokens,)
+            One a sentence; −inf in a sentence of probability zero.
+        """
+        self._check_fitted()
+        out = []
+        for params, ids, bounds, edges in self._runs(X, MASKED_TOKENS):
+            logs = params.log_both_sides(ids, bounds)
+            out += [logs[a:b] for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)]
+        return out
+
+    def masked_perplexity(self, X: Sentences) -> float:
+        """Perplexity of the tokens, each given all other tokens of its sentence.
+
+        Parameters
+        ----------
+        X
+            A Corpus or token lists.
+
+        Returns
+        -------
+        float
+            The inverse of the geometric mean of their probabilities; infinite, with a warning, if a sentence has
+            probability zero.
+
+        Raises
+        ------
+        InputError
+            If there is no token.
+        """
+        from undertow.questions.explain import masked_score
+
+        return float(np.exp(-masked_score(self.masked_log_probabilities(X))))
+
+    def compare(
+        self, text: Any, position: int, words: Sequence[str], *, states: Mapping[int, Any] | None = None
+    ) -> list[Comparison]:
+        """How well some words fit a position, given both sides.
+
+        Parameters
+        ----------
+        text
+            Tokens, possibly with gaps; what stands at the position itself is not looked at.
+        position
+            Where, from 0.
+        words
+            Words of the vocabulary.
+        states
+            Known states by position.
+
+        Returns
+        -------
+        list of Comparison
+            `word`, `probability`, `share` among the words given, and `log_odds` against the others, in their order.
+        """
+        from undertow.questions.evidence import as_evidence
+        from undertow.questions.explain import compare
+
+        return compare(self._chain(), as_evidence(text, states), position, words)
+
+    def surprise(self, X: Sentences) -> list[Surprise]:
+        """How surprising each token is, given the tokens before it and given all others, in bits.
+
+        Parameters
+        ----------
+        X
+            A Corpus or token lists.
+
+        Returns
+        -------
+        list of Surprise
+            `tokens`, `left_to_right` and `both_sides`, one a sentence.
+        """
+        from undertow.questions.explain import surprises
+
+        return surprises(self, _reusable(X))
+
+    @one_blas_thread()
+    def what_if(self, text: Any, position: int, word: str, *, states: Mapping[int, Any] | None = None) -> list[Change]:
+        """What would change at every other position if this one had another word.
+
+        Parameters
+        ----------
+        text
+            Tokens, possibly with gaps.
+        position
+            Which position is changed, from 0.
+        word
+            Its new word.
+        states
+            Known states by position.
+
+        Returns
+        -------
+        list of Change
+            `position`, `token`, `total_variation` and `divergence` of the distributions of its hidden state, and by how
+            many bits the token becomes more surprising given both sides.
+        """
+        from undertow.questions.evidence import as_evidence
+        from undertow.questions.explain import what_if
+
+        return what_if(self._chain(), as_evidence(text, states), position, word)
+
+    # --- under constraints ------------------------------------------------------------------------------
+
+    @one_blas_thread()
+    def probability(
+        self,
+        constraint: TextConstraint,
+        *,
+        prefix: Sequence[str] = (),
+        suffix: Sequence[str] = (),
+        length: int | tuple[int, int] = 12,
+    ) -> float:
+        """Exact probability that a continuation satisfies a constraint.
+
+        The constraint is about the continuation: the words after the prefix and before the suffix. They are words of
+        one sentence, so the boundary word is not among them, and any word of the vocabulary may be.
+
+        Parameters
+        ----------
+        constraint
+            One of `undertow.constraints`, or several combined by `&`, `|` and `~`.
+        prefix, suffix
+            Tokens before and after the continuation.
+        length
+            Number of words, or a pair (least, largest). With a pair the sentence ends after the suffix, if the model
+            has a boundary word; otherwise all lengths are equally probable beforehand.
+
+        Returns
+        -------
+        float
+            p(constraint | prefix, suffix, length); 0 for a constraint that no such text satisfies.
+
+        Raises
+        ------
+        InputError
+            If the constraint names a word that the model does not know, or its automaton has more than 4,096 states.
+
+        Examples
+        --------
+        >>> from undertow import HMM
+        >>> from undertow.constraints import Contains
+        >>> model = HMM(2, n_iter=10, random_state=0).fit([["a", "b", "a", "b"], ["a", "b"]] * 20)
+        >>> round(model.probability(Contains("b"), prefix=["a"], length=2), 2)
+        0.88
+        """
+        self._check_fitted()
+        from undertow.questions.continuations import probability
+
+        return probability(self.params_, self.vocabulary_, constraint, prefix, suffix, length)
+
+    @one_blas_thread()
+    def generate(
+        self,
+        *,
+        prefix: Sequence[str] = (),
+        suffix: Sequence[str] = (),
+        length: int | tuple[int, int] = 12,
+        constraint: TextConstraint | None = None,
+        n: int = 1,
+        temperature: float = 1.0,
+        method: str = "sample",
+        random_state: int | np.random.Generator | None = None,
+    ) -> list[list[str]]:
+        """Continuations that satisfy a constraint, drawn exactly from the model given that they do.
+
+        Parameters
+        ----------
+        prefix, suffix
+            Tokens before and after the continuation.
+        length
+            Number of words, or a pair (least, largest), as in `probability`.
+        constraint
+            One of `undertow.constraints`, about the continuation; None for none.
+        n
+            How many texts.
+        temperature
+            Other than 1, each word is drawn from its exact conditional distribution raised to 1/temperature, left to
+            right, as language models do it; the constraint holds nevertheless.
+        method
+            "sample", or "best": the one text whose joint probability with its path of states is largest (with a low
+            rank of more than 1,024 states, its path of states and features).
+        random_state
+            Seed or generator; None draws differently each time.
+
+        Returns
+        -------
+        list of lists of str
+            The continuations, without prefix and suffix; words that were never seen in training are not drawn.
+
+        Raises
+        ------
+        InputError
+            If no text satisfies the constraint, with the reason; or as in `probability`.
+
+        Examples
+        --------
+        >>> from undertow import HMM
+        >>> from undertow.constraints import Contains, Without
+        >>> text = [["the", "cat", "sat"], ["the", "dog", "ran"]] * 20
+        >>> model = HMM(3, n_iter=10, random_state=0).fit(text)
+        >>> texts = model.generate(prefix=["the"], length=2, constraint=Contains("dog") & Without("sat"), n=3)
+        >>> all("dog" in text and "sat" not in text for text in texts)
+        True
+        """
+        self._check_fitted()
+        from undertow.questions.continuations import generate
+
+        rng = check_random_state(random_state)
+        return generate(self.params_, self.vocabulary_, rng, prefix, suffix, length, constraint, n, temperature, method)
+
     # --- states -----------------------------------------------------------------------------------------
 
     @one_blas_thread()
@@ -593,8 +995,8 @@ class HMM(Estimator):
         wide = view == "features" and self.params_.n_states > MAX_FEATURES
         table = self._tables().profile if wide else None
         out = []
-        for ids, bounds, edges in self._runs(X):
-            rows = hmm_queries.projected(self.params_, ids, bounds, table)
+        for params, ids, bounds, edges in self._runs(X):
+            rows = hmm_queries.projected(params, ids, bounds, table)
             out += [rows[a:b] for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)]
         return out
 
@@ -640,8 +1042,8 @@ class HMM(Estimator):
         if method not in ("posterior", "viterbi"):
             raise InputError(f"method={method!r} must be 'posterior' or 'viterbi'.")
         out = []
-        for ids, bounds, edges in self._runs(X):
-            states = hmm_queries.decode(self.params_, ids, bounds, method)
+        for params, ids, bounds, edges in self._runs(X):
+            states = hmm_queries.decode(params, ids, bounds, method)
             out += [states[a:b] for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)]
         return out
 
@@ -702,23 +1104,40 @@ class HMM(Estimator):
             self._derived = hmm_queries.Derived(self.params_)
         return self._derived
 
-    def _runs(self, X: Sentences) -> Iterable[tuple[Any, Any, Any]]:
-        """Batches of (ids, bounds of independent sequences, bounds of sentences); with `carry` all is one batch."""
+    def _runs(self, X: Any, batch_tokens: int = BATCH_TOKENS) -> Iterable[tuple[Params, Any, Any, Any]]:
+        """Batches of (chain, ids, bounds of independent sequences, bounds of sentences); with `carry` all is one batch.
+
+        The chain is the model's own, or one that observes the evidence of partly known texts.
+        """
+        if _partly_known(X):
+            from undertow.questions.evidence import as_evidence, observe
+
+            observed = observe(self._chain(), [as_evidence(text) for text in X])
+            edges = observed.bounds
+            yield observed.params, observed.ids, edges[[0, -1]] if self.carry else edges, edges
+            return
         run: list[Any] = []
         n = 0
         for ids in encode_sentences(self.vocabulary_, X):
             run.append(ids)
             n += len(ids)
-            if n >= BATCH_TOKENS and not self.carry:
-                yield self._run(run)
+            if n >= batch_tokens and not self.carry:
+                yield self.params_, *self._run(run)
                 run, n = [], 0
         if run:
-            yield self._run(run)
+            yield self.params_, *self._run(run)
 
     def _run(self, run: list[Any]) -> tuple[Any, Any, Any]:
         edges = np.concatenate(([0], np.cumsum([len(s) for s in run]))).astype(np.int64)
         bounds = np.array([0, edges[-1]]) if self.carry else edges
         return np.concatenate(run), bounds, edges
+
+    def _chain(self) -> TextChain:
+        """What questions need of the model."""
+        from undertow.questions.evidence import TextChain
+
+        self._check_fitted()
+        return TextChain(self.params_, self.vocabulary_)
 
     # --- saving -----------------------------------------------------------------------------------------
 
@@ -760,6 +1179,17 @@ def _neural_fit() -> Any:
     from undertow.neural.hmm import fit_neural
 
     return fit_neural
+
+
+def _partly_known(X: Any) -> bool:
+    """Whether some text has gaps, sets or weights of words, or known states, instead of only words."""
+    if not isinstance(X, list | tuple):
+        return False
+    return any(
+        hasattr(text, "states")
+        or (isinstance(text, list | tuple) and any(t is None or isinstance(t, Set | Mapping) for t in text))
+        for text in X
+    )
 
 
 def _reusable(X: Sentences) -> Sentences:

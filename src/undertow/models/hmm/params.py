@@ -15,6 +15,7 @@ observation, which says nothing about the state but still has the probability of
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -24,13 +25,24 @@ from undertow.errors import InputError
 from undertow.kernels.chain import inference as discrete_chain
 from undertow.kernels.chain import sparse as block_chain
 from undertow.kernels.chain import sparse_low_rank as block_low_rank
-from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, PairSparse, live_firsts, word_probabilities
+from undertow.kernels.chain.block_operators import (
+    BlockLowRank,
+    Blocks,
+    PairSparse,
+    largest_emission,
+    live_firsts,
+    offsets,
+    weighted_emission,
+    word_probabilities,
+    word_probability_rows,
+)
 from undertow.kernels.chain.inference import ChainParams
+from undertow.kernels.chain.leave_one_out import log_both_sides_plain
 from undertow.kernels.chain.operators import LowRank, add_stats
 from undertow.kernels.chain.sampling import ChainTables, FeatureTables, PairTables, block_tables, chain_tables
 from undertow.kernels.chain.small import viterbi_logs
 from undertow.kernels.chain.smoothing import check_rows, check_sums
-from undertow.kernels.chain.sparse import BlockPosterior
+from undertow.kernels.chain.sparse import BlockPosterior, Messages
 from undertow.kernels.chain.viterbi import viterbi_blocks
 from undertow.kernels.types import F32, F64, I64
 
@@ -94,6 +106,30 @@ class HMMParams(Protocol):
     def emission_of(self, state: int) -> tuple[I64, F32]:
         """The words that a state emits and their probabilities."""
 
+    def live_emission(self, word: int) -> tuple[slice, F32]:
+        """The states that can emit a word, and with which probability; one number if it is the same for all."""
+
+    def word_rows(self, states: NDArray[Any]) -> NDArray[Any]:
+        """(n, V) p(word) from distributions (n, Z), in the precision of the parameters."""
+
+    def observing(self, words: I64, rows: Sequence[NDArray[Any]]) -> Params:
+        """The chain whose words are these: some of its own, then evidence, each (Z,) one likelihood a state."""
+
+    def weighted_emission(self, weights: NDArray[Any]) -> F64:
+        """(Z,) Σ_w weight_w p(w | z), the likelihood of evidence that weighs the words."""
+
+    def largest_emission(self, weights: NDArray[Any]) -> tuple[F64, I64]:
+        """(Z,) the largest weight_w p(w | z), and its word."""
+
+    def messages(self, ids: NDArray[Any], bounds: I64) -> Messages:
+        """What each token and all after it say about its state."""
+
+    def log_both_sides(self, ids: NDArray[Any], bounds: I64) -> F64:
+        """(T,) log p(x_t | all other tokens of its sequence); −inf in sequences of probability zero."""
+
+    def pulled(self, word: int, message: F32) -> F32:
+        """(Z,) T·message: from what a word and all after it say, over its live states, to the state before it."""
+
     def check(self) -> None:
         """Raise InputError unless all rows that should be distributions are."""
 
@@ -153,6 +189,46 @@ class BlockParams(NamedTuple):
         b = int(np.searchsorted(first, state, side="right")) - 1
         words = np.flatnonzero(block == b)
         return words, self.emission[starts[words] + state - first[b]]
+
+    def live_emission(self, word: int) -> tuple[slice, F32]:
+        starts = self.blocks.starts
+        return self.blocks.live(int(self.blocks.word_block[word])), self.emission[starts[word] : starts[word + 1]]
+
+    def word_rows(self, states: NDArray[Any]) -> NDArray[Any]:
+        return word_probability_rows(self.blocks, states, self.emission)
+
+    def observing(self, words: I64, rows: Sequence[NDArray[Any]]) -> BlockParams:
+        """A row with states of one block has that block; all others leave all states alive."""
+        block, first, starts = self.blocks
+        of, parts = block[words].tolist(), [self.emission[starts[w] : starts[w + 1]] for w in np.asarray(words)]
+        for row in rows:
+            alive = np.flatnonzero(row)
+            ends = np.searchsorted(first, alive[[0, -1]], side="right") - 1 if len(alive) else np.array([0, 0])
+            one_block = ends[0] == ends[1] and self.blocks.n_blocks > 1
+            of.append(int(ends[0]) if one_block else -1)
+            part = row[first[ends[0]] : first[ends[0] + 1]] if one_block else row
+            same = not one_block and bool((row == row[0]).all())
+            parts.append(np.asarray(part[:1] if same else part, dtype=np.float32))
+        lengths = [len(part) for part in parts]
+        blocks = Blocks(np.array(of, dtype=np.int32), first, offsets(lengths))
+        return self._replace(blocks=blocks, emission=np.concatenate(parts))
+
+    def weighted_emission(self, weights: NDArray[Any]) -> F64:
+        return weighted_emission(self.blocks, self.emission, weights)
+
+    def largest_emission(self, weights: NDArray[Any]) -> tuple[F64, I64]:
+        return largest_emission(self.blocks, self.emission, weights)
+
+    def messages(self, ids: NDArray[Any], bounds: I64) -> Messages:
+        fn: Any = block_chain.messages_blocks if self._pairs else block_low_rank.messages_low_rank
+        return fn(ids, bounds, self.blocks, self.transition, self.emission)  # type: ignore[no-any-return]
+
+    def log_both_sides(self, ids: NDArray[Any], bounds: I64) -> F64:
+        fn: Any = block_chain.log_both_sides_blocks if self._pairs else block_low_rank.log_both_sides_low_rank
+        return fn(ids, bounds, self.blocks, self.transition, self.initial, self.emission)  # type: ignore[no-any-return]
+
+    def pulled(self, word: int, message: F32) -> F32:
+        return self.transition.pull_to(int(self.blocks.word_block[word]), message)
 
     def check(self) -> None:
         check_rows(self.initial[None, :], "initial distribution")
@@ -248,6 +324,44 @@ class PlainParams(NamedTuple):
 
     def emission_of(self, state: int) -> tuple[I64, F32]:
         return np.arange(self.n_words), self.chain.emission[:, state]
+
+    def live_emission(self, word: int) -> tuple[slice, F32]:
+        return slice(0, self.n_states), self.chain.emission[word]
+
+    def word_rows(self, states: NDArray[Any]) -> NDArray[Any]:
+        return np.asarray(np.asarray(states, dtype=self.chain.emission.dtype) @ self.chain.emission.T)
+
+    def observing(self, words: I64, rows: Sequence[NDArray[Any]]) -> PlainParams:
+        emission = self.chain.emission
+        table = np.empty((len(words) + len(rows), self.n_states), dtype=emission.dtype)
+        table[: len(words)] = emission[words]
+        for i, row in enumerate(rows):
+            table[len(words) + i] = row
+        return PlainParams(self.chain._replace(emission=table))
+
+    def weighted_emission(self, weights: NDArray[Any]) -> F64:
+        used = np.flatnonzero(weights)
+        if 2 * len(used) > self.n_words:  # without a copy of the rows
+            return np.asarray(np.asarray(weights, dtype=self.chain.emission.dtype) @ self.chain.emission, np.float64)
+        return np.asarray(np.asarray(weights)[used] @ self.chain.emission[used], dtype=np.float64)
+
+    def largest_emission(self, weights: NDArray[Any]) -> tuple[F64, I64]:
+        best, word = np.full(self.n_states, -1.0), np.zeros(self.n_states, dtype=np.int64)
+        for w in np.flatnonzero(weights).tolist():
+            p = weights[w] * self.chain.emission[w].astype(np.float64)
+            word[p > best] = w
+            np.maximum(best, p, out=best)
+        return best, word
+
+    def messages(self, ids: NDArray[Any], bounds: I64) -> Messages:
+        log_scale, values = discrete_chain.messages(np.asarray(ids, dtype=np.int64), bounds, self.chain)
+        return Messages(log_scale, self._at(ids), values.ravel())
+
+    def log_both_sides(self, ids: NDArray[Any], bounds: I64) -> F64:
+        return log_both_sides_plain(np.asarray(ids, dtype=np.int64), np.asarray(bounds), self.chain)
+
+    def pulled(self, word: int, message: F32) -> F32:
+        return np.asarray(self.transition.pull(np.asarray(message)[None, :])[0])
 
     def check(self) -> None:
         discrete_chain.check_params(self.chain)

@@ -1,0 +1,154 @@
+"""Steer a causal language model of Hugging Face's transformers by an HMM over its tokens; the extra `transformers`.
+
+hmm = HMM(4096).distill(sampler, vocab_size=lm.config.vocab_size)
+processor = ConstraintLogitsProcessor(hmm, Contains("4412") & Without("17"), length=32)
+lm.generate(prompt, max_new_tokens=32, do_sample=True, logits_processor=[processor])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from undertow.constraints.kinds import Constraint
+from undertow.engine.blas import one_blas_thread
+from undertow.errors import InputError, missing_extra, short
+from undertow.questions.steering import Hypothesis, Steering
+
+try:
+    import torch
+    from transformers import LogitsProcessor
+except ImportError as e:
+    raise missing_extra("Steering a language model needs PyTorch and transformers", "transformers") from e
+
+if TYPE_CHECKING:
+    from undertow.models.hmm.model import HMM
+
+
+class ConstraintLogitsProcessor(LogitsProcessor):  # type: ignore[misc,unused-ignore]
+    """Reweigh the next token by the exact probability, under an HMM, that a constraint will hold.
+
+    With logits of the language model p, it gives log p(v | text) + log p_HMM(constraint | text, v), normalized, so that
+    sums along a beam are log-probabilities. Tokens after which the constraint cannot hold get −inf. What it knows of a
+    hypothesis is kept by its tokens, not by its row: beams may be reordered, and key–value caches do not matter.
+
+    Parameters
+    ----------
+    model
+        A fitted HMM over the tokens of the language model, as `HMM.distill` gives it.
+    constraint
+        On the generated tokens, written with the HMM's words: for token ids their decimal strings.
+    length
+        Number of tokens to generate: `max_new_tokens` of `generate`.
+    eos_token_id
+        The token that ends a text early: the constraint must hold for what stands before it. If the language model has
+        one, give it here, or `generate` may stop too soon.
+    pad_token_id
+        Prompts may be padded with it on the left.
+    words
+        The HMM's word of each token id; None for the ids as strings.
+
+    Raises
+    ------
+    InputError
+        If the constraint names unknown words, or no text of that length satisfies it.
+    """
+
+    def __init__(
+        self,
+        model: HMM,
+        constraint: Constraint,
+        *,
+        length: int,
+        eos_token_id: int | None = None,
+        pad_token_id: int | None = None,
+        words: Sequence[str] | None = None,
+    ) -> None:
+        model._check_fitted()
+        if isinstance(length, bool) or not isinstance(length, int | np.integer) or length < 1:
+            raise InputError(f"length={short(length)} must be a whole number of tokens, at least 1.")
+        vocabulary = model.vocabulary_
+        self.words = None if words is None else vocabulary.encode(words).astype(np.int64)
+        self._vocabulary, self._pad = vocabulary, pad_token_id
+        end_word = None
+        if eos_token_id is not None:
+            spelled = str(eos_token_id) if words is None else words[eos_token_id]
+            if spelled not in vocabulary:
+                raise InputError(
+                    f"The token that ends a text, {short(spelled)}, is not in the HMM's vocabulary: let the texts it "
+                    "was distilled from end with it, or leave out eos_token_id."
+                )
+            end_word = vocabulary.id(spelled)
+        with one_blas_thread():
+            self.steering = Steering(model.params_, vocabulary, constraint, int(length), end_word)
+        self._known: dict[bytes, Hypothesis] = {}
+
+    def reset(self) -> None:
+        """Forget all hypotheses; needed only before a prompt that continues the last text by one token."""
+        self._known = {}
+
+    @torch.no_grad()  # type: ignore[untyped-decorator,unused-ignore]
+    def __call__(self, input_ids: Any, scores: Any) -> Any:
+        """Normalized scores of the next token.
+
+        Parameters
+        ----------
+        input_ids
+            (n, tokens) prompts and what was generated.
+        scores
+            (n, V) logits, or log-probabilities of beams.
+
+        Returns
+        -------
+        tensor (n, V)
+            Log-probabilities under the language model and the constraint.
+
+        Raises
+        ------
+        InputError
+            If more tokens are asked for than `length`.
+        """
+        ids = input_ids.detach().cpu().numpy()
+        if self.words is None:
+            self.words = self._vocabulary.encode(map(str, range(scores.shape[1]))).astype(np.int64)
+        if len(self.words) != scores.shape[1]:
+            raise InputError(
+                f"The language model has {scores.shape[1]:,} tokens and `words` names {len(self.words):,}: name each."
+            )
+        with one_blas_thread():
+            weights = self._weights(np.ascontiguousarray(ids))
+        added = torch.from_numpy(weights).to(device=scores.device, dtype=scores.dtype)
+        return torch.log_softmax(scores + added, dim=-1)
+
+    def _weights(self, ids: NDArray[Any]) -> NDArray[np.float32]:
+        """(n, V) the weights of each hypothesis; equal ones are computed once."""
+        assert self.words is not None
+        keys, parents = [row.tobytes() for row in ids], [row[:-1].tobytes() for row in ids]
+        rows = {key: i for i, key in enumerate(keys)}
+        if self._known and all(parent in self._known for parent in parents):
+            before = [self._known[parents[i]] for i in rows.values()]
+            if before[0].n_written + 1 >= self.steering.length:
+                raise InputError(
+                    f"More than length={self.steering.length} tokens are asked for: call generate with "
+                    "max_new_tokens=length, or reset() the processor before a prompt that continues the last text."
+                )
+            last = [int(self.words[ids[i, -1]]) for i in rows.values()]
+            now = self.steering.advance(before, last)
+        else:
+            now = self.steering.start([self._prompt(ids[i]) for i in rows.values()])
+        self._known = dict(zip(rows, now, strict=True))
+        place = {key: n for n, key in enumerate(rows)}
+        return self.steering.log_weights(now)[[place[key] for key in keys]][:, self.words]
+
+    def _prompt(self, ids: NDArray[Any]) -> NDArray[np.int64]:
+        assert self.words is not None
+        if self._pad is not None:
+            others = np.flatnonzero(ids != self._pad)
+            ids = ids[others[0] :] if len(others) else ids[:0]
+        return np.asarray(self.words[ids])
+
+
+__all__ = ["ConstraintLogitsProcessor"]
