@@ -188,8 +188,8 @@ def tagged_start(
     share = _tag_shares(of_word, corpus.vocabulary.words)
     split = rng.uniform(1 - NOISE, 1 + NOISE, (V, Z))
     split /= np.add.reduceat(split, tags.first[:-1], axis=1)[:, of_state]
-    labelled = of_word.sum(axis=1)
-    tokens = labelled + weight * (corpus.vocabulary.counts - labelled)
+    labelled: F64 = of_word.sum(axis=1)
+    tokens: F64 = labelled + weight * (corpus.vocabulary.counts - labelled)
     emission = tokens[:, None] * share[:, of_state] * split
     follow, begin = _tag_pairs(ids, np.asarray(corpus.offsets), n_tags)
     owns = (of_state[None, :] == np.arange(n_tags)[:, None]).astype(params.chain.emission.dtype)
@@ -219,7 +219,7 @@ def _tag_shares(of_word: F64, words: Sequence[str]) -> F64:
 
 def _tag_pairs(ids: NDArray[np.int32], offsets: NDArray[Any], n_tags: int) -> tuple[F64, F64]:
     """Expected numbers of neighbors (n_tags, n_tags) and of first tokens (n_tags,), one more of each shared by all."""
-    follow = np.full((n_tags, n_tags), 1.0 / n_tags)
+    follow: F64 = np.full((n_tags, n_tags), 1.0 / n_tags)
     inside = np.ones(len(ids), dtype=np.bool_)
     starts = offsets[:-1][np.diff(offsets) > 0]
     inside[starts] = False
@@ -227,7 +227,8 @@ def _tag_pairs(ids: NDArray[np.int32], offsets: NDArray[Any], n_tags: int) -> tu
     after = after[ids[after - 1] >= 0]
     np.add.at(follow, (ids[after - 1], ids[after]), 1.0)
     first = ids[starts]
-    return follow, np.bincount(first[first >= 0], minlength=n_tags) + 1.0 / n_tags
+    begin: F64 = np.bincount(first[first >= 0], minlength=n_tags) + np.full(n_tags, 1.0 / n_tags)
+    return follow, begin
 
 
 __all__ = ["TaggedShard", "Tags", "choose_states", "has_tags", "read_tags", "tag_ids", "tagged_start", "with_tags"]
