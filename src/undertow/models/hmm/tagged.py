@@ -197,8 +197,8 @@ def tagged_start(
     before, after = np.divmod(np.arange(n_tags * n_tags), n_tags)
     alpha = owns[before] / owns.sum(axis=1)[before, None]
     steps = np.einsum("pz,pz->p", params.transition.push(alpha), owns[after])
-    weight = np.divide(follow.ravel(), steps, out=np.zeros(len(steps)), where=steps > 0)
-    message = (owns[after] * weight[:, None]).astype(alpha.dtype)
+    shares: F64 = np.divide(follow.ravel(), steps, out=np.zeros(len(steps)), where=steps > 0)
+    message = (owns[after] * shares[:, None]).astype(alpha.dtype)
     params.transition.accumulate_expected(alpha, message, transition)
     initial = begin[of_state] / np.diff(tags.first)[of_state]
     return EMStart(m_step(PlainStats(0.0, 0, initial, transition, emission)), m_step)
