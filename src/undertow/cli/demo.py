@@ -82,7 +82,7 @@ def fit_all(data: Path, target: Path, jobs: int, progress: ProgressFn) -> Demo:
     corpus = Corpus.build(texts, target / "demo.corpus", vocab_size=10_000, **common)
     counts = LagCounts.from_corpus(corpus, lags=7, out=target / "demo.counts", **common)
     lds = LDS(50, min_count=50, **fitting("LDS")).fit(counts)
-    hmm = HMM(512, n_iter=6, validation=0.05, **fitting("HMM")).fit(corpus)
+    hmm = HMM(512, n_blocks=32, n_iter=5, validation=0.05, **fitting("HMM")).fit(corpus)
     moving = DynamicEmbedding(**fitting("map")).fit(data / "un_debates.csv.xz")
     for model in (lds, hmm, moving):
         model.save(target / f"demo.{model.kind}", overwrite=True)
@@ -168,7 +168,7 @@ def readable_states(hmm: Any, n: int) -> list[tuple[str, list[str]]]:
     """The most frequent states of at least six plain words."""
     from undertow.models.hmm.queries import state_shares
 
-    found = []
+    found: list[tuple[str, list[str]]] = []
     for state in (-state_shares(hmm.params_)).argsort().tolist():
         words = [w for w, p in hmm.top_words(state, 6) if w.isalpha() and w.islower() and p < 0.5]
         if len(words) == 6 and len(found) < n:
