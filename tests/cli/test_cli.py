@@ -269,11 +269,15 @@ def test_an_unexpected_fault_is_still_one_sentence(monkeypatch, capsys) -> None:
     assert out.count("\n") == 1 and "bug in undertow" in out and "Traceback" not in out
 
 
-def test_demo_ends_in_a_page(tmp_path: Path) -> None:
-    done = run("demo", "-o", tmp_path / "d")
+def test_demo_ends_in_pages(text_file: Path, tmp_path: Path) -> None:
+    place = tmp_path / "d"
+    run("corpus", "build", text_file, "-o", place / "demo.corpus")  # what an earlier demonstration left is replaced
+    (place / "map.html").write_text("old")
+    done = run("demo", "-o", place)
     assert done.returncode == 0 and "Open " in done.stdout and "bank" in done.stdout
-    page = (tmp_path / "d" / "index.html").read_text()
-    assert page.startswith("<!doctype html>") and 'href="map.html"' in page
-    assert "South Africa" in (tmp_path / "d" / "map.html").read_text()
-    assert run("demo", "-o", tmp_path / "d", "--json").returncode == 0  # twice is fine
-    assert run("verify", *sorted((tmp_path / "d").glob("demo.*"))).returncode == 0
+    index = (place / "index.html").read_text()
+    assert index.startswith("<!doctype html>") and "undertow view" in index
+    for name in ("reader", "hmm", "lds", "map", "corpus"):
+        assert f'href="{name}.html"' in index and (place / f"{name}.html").stat().st_size < 2_000_000
+    assert "South Africa" in (place / "map.html").read_text()
+    assert run("verify", *sorted(place.glob("demo.*"))).returncode == 0

@@ -13,26 +13,12 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import chi2
 
-from browser import Browser, find_chromium, open_browser
+from browser import Browser
 from map_samples import sample_map
 from undertow.models.dynamic.map_data import MapData
 from undertow.models.dynamic.queries import nearness
 from undertow.view.map_geometry import plane
 from undertow.view.map_page import save_html
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    chromium = find_chromium()
-    if chromium is None:
-        pytest.skip(reason="no Chromium on this machine; .ci/run installs it")
-    with open_browser(chromium, tmp_path_factory.mktemp("browser") / "profile") as one:
-        yield one
-
-
-@pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("pages")
 
 
 @pytest.fixture

@@ -1,34 +1,24 @@
 """An offline HTML page of a dynamic embedding: a time slider, dots, trails, ellipses, and distances of pairs.
 
-The page is one file: `page/map.html` with the style, the scripts and the data inserted. Its Content-Security-Policy
-allows only its own scripts and no network access. Names are JSON in a data block, and the scripts only draw them as
-text.
+Its body is `page/map.html`; `document.py` adds the style, the scripts and the data.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 import os
-import re
-from html import escape
-from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from undertow.atomic import finished_file
-from undertow.errors import InputError
 from undertow.models.dynamic.map_data import MapData
+from undertow.view.document import base64_codes, clean, digits, document, fill, save_page, text
 from undertow.view.map_geometry import Plane, census, chance_distance, check_map, plane
 
 # one scope, in this order
 SCRIPTS = (
-    *("data.js", "camera.js", "state.js", "labels.js", "draw.js", "charts.js", "panel.js"),
-    *("search.js", "controls.js", "pointer.js", "start.js"),
+    *("dom.js", "data.js", "camera.js", "state.js", "labels.js", "draw.js", "charts.js", "panel.js"),
+    *("combobox.js", "search.js", "controls.js", "pointer.js", "start.js"),
 )
 
 
@@ -53,83 +43,43 @@ def save_html(
     InputError
         If the map cannot be drawn, or the file exists or cannot be written.
     """
-    page = map_page(map_data, title=title)
-    with finished_file(Path(path), overwrite=overwrite) as ready:
-        ready.write_bytes(page.encode("utf-8"))
+    save_page(map_page(map_data, title=title), path, overwrite=overwrite)
 
 
 def map_page(map_data: MapData, *, title: str | None = None) -> str:
     """The HTML page of a map as a string; it works offline."""
     check_map(map_data)
-    heading = encodable(f"A moving map of {census(map_data)}" if title is None else title)
-    if not heading.strip():
-        raise InputError("The title is empty: give the page one that says what it shows.")
+    heading = f"A moving map of {census(map_data)}" if title is None else title
     shown = plane(map_data)
-    style, script = _asset("map.css"), _script()
-    rules = [
-        "default-src 'none'",
-        f"script-src '{content_hash(script)}'",
-        f"style-src '{content_hash(style)}'",
-        "base-uri 'none'",
-        "form-action 'none'",
-    ]
     parts = {
-        "policy": "; ".join(rules),
-        "title": escape(heading),
-        "lead": escape(_lead(map_data)),
-        "axes": escape(_axes_note(map_data, shown)),
-        "band": escape(_band_note(map_data)),
+        "title": text(heading),
+        "lead": text(_lead(map_data)),
+        "axes": text(_axes_note(map_data, shown)),
+        "band": text(_band_note(map_data)),
         "circle": " and the dotted circle around the dot pinned last" if shown.positions.shape[-1] == 2 else "",
-        "style": style,
-        "data": _json(_payload(map_data, shown)),
-        "script": script,
     }
-    # one pass: what is put in is never searched for places again
-    return re.sub(r"@@(\w+)@@", lambda place: parts[place[1]], _asset("map.html"))
-
-
-def _asset(name: str) -> str:
-    return files("undertow.view").joinpath("page").joinpath(name).read_text(encoding="utf-8")
-
-
-def _script() -> str:
-    return '"use strict";\n(() => {\n' + "\n".join(_asset(name) for name in SCRIPTS) + "})();\n"
-
-
-def content_hash(text: str) -> str:
-    """The name of a script or style in a Content-Security-Policy."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
-
-
-def encodable(text: str) -> str:
-    """Text that UTF-8 can hold: a lone surrogate, which only a damaged name has, becomes a question mark."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def _json(value: Any) -> str:
-    """JSON that no HTML parser takes for markup: everything outside plain ASCII text is escaped."""
-    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    body = fill("map.html", parts)
+    return document(heading, body, styles=["map.css"], scripts=SCRIPTS, data=_payload(map_data, shown))
 
 
 def _payload(data: MapData, shown: Plane) -> dict[str, Any]:
     """Everything the page draws; arrays as base64 of little-endian 16-bit numbers, frame by frame."""
     sd = np.sqrt(shown.variances)  # (T, n, d)
     payload = {
-        "times": [encodable(t) for t in data.times],
-        "names": [encodable(name) for name in data.names],
+        "times": [clean(t) for t in data.times],
+        "names": [clean(name) for name in data.names],
         "kinds": [data.kind_names.index(kind) for kind in data.kinds],
-        "kindNames": [encodable(name) for name in data.kind_names],
+        "kindNames": [clean(name) for name in data.kind_names],
         "d": shown.positions.shape[-1],
         "positions": _linear(shown.positions),
         "sd": _logarithmic(sd),
         "weights": _logarithmic(data.weights),
-        "chance": _digits(chance_distance(data)),
+        "chance": digits(chance_distance(data)),
         "pairs": [
             {
                 "i": int(p.i),
                 "j": int(p.j),
-                **{name: _digits(getattr(p, name)) for name in ("mean", "low", "high", "probability")},
+                **{name: digits(getattr(p, name)) for name in ("mean", "low", "high", "probability")},
             }
             for p in data.pairs
         ],
@@ -142,15 +92,11 @@ def _payload(data: MapData, shown: Plane) -> dict[str, Any]:
     return payload
 
 
-def _digits(values: NDArray[np.float64]) -> list[float]:
-    return [float(f"{v:.4g}") for v in np.asarray(values, dtype=np.float64).tolist()]
-
-
 def _linear(values: NDArray[np.float64], largest: float | None = None) -> dict[str, Any]:
     """value = step · code, code an int16."""
     top = float(np.abs(values).max(initial=0.0)) if largest is None else largest
     step = (top or 1.0) / 32767
-    return {"step": step, "data": _base64(np.rint(values / step).astype("<i2"))}
+    return {"step": step, "data": base64_codes(np.rint(values / step).astype("<i2"))}
 
 
 def _logarithmic(values: NDArray[np.float64]) -> dict[str, Any]:
@@ -160,11 +106,7 @@ def _logarithmic(values: NDArray[np.float64]) -> dict[str, Any]:
     low, high = (float(logs[positive].min()), float(logs[positive].max())) if positive.any() else (0.0, 0.0)
     step = (high - low) / 65534 or 1.0
     codes = np.where(positive, 1 + np.rint((logs - low) / step), 0)
-    return {"low": low, "step": step, "data": _base64(codes.astype("<u2"))}
-
-
-def _base64(codes: NDArray[np.generic]) -> str:
-    return base64.b64encode(codes.tobytes()).decode("ascii")
+    return {"low": low, "step": step, "data": base64_codes(codes.astype("<u2"))}
 
 
 def _lead(data: MapData) -> str:
@@ -172,7 +114,7 @@ def _lead(data: MapData) -> str:
     d = data.positions.shape[-1]
     axes = " Time runs from left to right." if d == 1 else f" Drawn are two of {d} dimensions." if d > 2 else ""
     span = f", from {data.times[0]} to {data.times[-1]}" if len(data.times) > 1 else f" in {data.times[0]}"
-    return encodable(
+    return clean(
         f"{census(data)} on one map{span}. The nearer {first} and {second} stand to each other, the more often they "
         "came together, beyond what their frequencies alone would explain. Only distances count, not directions; "
         "the ellipse around a pinned dot holds its place with 90\N{NO-BREAK SPACE}% probability." + axes

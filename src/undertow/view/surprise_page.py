@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from html import escape
 
 from undertow.questions.explain import Surprise
-from undertow.view.map_page import content_hash, encodable
+from undertow.view.document import document, text
 
 LEVELS = (1, 2, 4, 6, 8, 11, 14)  # bits: a token of level i is at least LEVELS[i − 1] bits surprising
 # One hue from pale to dark (dark mode: from dark to pale), so that only lightness tells; the text of each level keeps a
@@ -15,17 +14,13 @@ LEVELS = (1, 2, 4, 6, 8, 11, 14)  # bits: a token of level i is at least LEVELS[
 LIGHT = ("#fbfaf7", "#e8f1f8", "#cfe2f0", "#aecde4", "#84b3d4", "#5f9cc6", "#2f76a8", "#14507c")
 DARK = ("#12181e", "#1a2a38", "#20394f", "#284d6b", "#2f5f85", "#7db0d6", "#a5cbe6", "#cfe4f4")
 INK, PAPER, DARK_INK = "#1c2733", "#ffffff", "#e6e3dc"
-STYLE = f"""
-:root {{ color-scheme: light dark; --ink: {INK}; --ground: {LIGHT[0]}; --faint: #5d6873; --line: #dcd8cf; }}
-@media (prefers-color-scheme: dark) {{
-  :root {{ --ink: {DARK_INK}; --ground: {DARK[0]}; --faint: #98a2ab; --line: #2b343d; }}
-}}
-body {{ font: 17px/1.9 system-ui, sans-serif; color: var(--ink); background: var(--ground); max-width: 50rem;
-        margin: 2.5rem auto; padding: 0 1.2rem; }}
-h1 {{ font-size: 1.6rem; line-height: 1.3; margin: 0 0 .4rem; }} .faint {{ color: var(--faint); }}
-label {{ margin-right: 1.2rem; }} .text {{ margin: .6rem 0; }}
-.text span, .key span {{ padding: .05rem .22rem; border-radius: .25rem; }}
-.key {{ border-bottom: 1px solid var(--line); padding-bottom: .6rem; }}
+STYLE = """
+body { font: 17px/1.9 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 50rem;
+       margin: 2.5rem auto; padding: 0 1.2rem; }
+h1 { font-size: 1.6rem; line-height: 1.3; margin: 0 0 .4rem; }
+label { margin-right: 1.2rem; } .text { margin: .6rem 0; }
+.text span, .key span { padding: .05rem .22rem; border-radius: .25rem; }
+.key { border-bottom: 1px solid var(--line); padding-bottom: .6rem; }
 """
 
 
@@ -44,26 +39,19 @@ def surprise_page(sentences: Sequence[Surprise], *, title: str) -> str:
     str
         The page.
     """
-    style = STYLE + "".join(_colors())
-    policy = f"default-src 'none'; style-src '{content_hash(style)}'; base-uri 'none'; form-action 'none'"
-    heading = escape(encodable(title))
     n_tokens = sum(len(s.tokens) for s in sentences)
     means = (_mean(s.left_to_right for s in sentences), _mean(s.both_sides for s in sentences))
-    return "".join(
-        (
-            "<!doctype html><html lang=en><meta charset=utf-8>",
-            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-            "<meta name=viewport content='width=device-width,initial-scale=1'>",
-            f"<title>{heading}</title><style>{style}</style><h1>{heading}</h1>",
-            f"<p class=faint>{n_tokens:,} tokens; on average {means[0]} bits given the tokens before, {means[1]} given "
-            "both sides. Point at a word to see its own.</p>",
-            "<input type=radio name=side id=left checked><label for=left>given the tokens before</label>",
-            "<input type=radio name=side id=both><label for=both>given both sides</label>",
-            f"<main><p class=key>bits: {_key()}</p>",
-            *(f"<p class=text>{_sentence(s)}</p>" for s in sentences),
-            "</main></html>\n",
-        )
+    body = (
+        f"<h1>{text(title)}</h1>",
+        f"<p class=faint>{n_tokens:,} tokens; on average {means[0]} bits given the tokens before, {means[1]} given "
+        "both sides. Point at a word to see its own.</p>",
+        "<input type=radio name=side id=left checked><label for=left>given the tokens before</label>",
+        "<input type=radio name=side id=both><label for=both>given both sides</label>",
+        f"<main><p class=key>bits: {_key()}</p>",
+        *(f"<p class=text>{_sentence(s)}</p>" for s in sentences),
+        "</main>\n",
     )
+    return document(title, "".join(body), styles=(), more_style=STYLE + "".join(_colors()))
 
 
 def level(bits: float) -> int:
@@ -88,7 +76,7 @@ def _sentence(s: Surprise) -> str:
     rows = zip(s.tokens, s.left_to_right.tolist(), s.both_sides.tolist(), strict=True)
     return " ".join(
         f"<span class='l{level(a)} b{level(b)}' title='{_bits(a)} bits given the tokens before, {_bits(b)} given both "
-        f"sides'>{escape(encodable(word))}</span>"
+        f"sides'>{text(word)}</span>"
         for word, a, b in rows
     )
 

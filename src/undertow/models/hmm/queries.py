@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from undertow.kernels.chain import sparse as block_chain
 from undertow.kernels.chain.block_operators import Blocks, PairSparse
 from undertow.kernels.chain.sampling import sample
+from undertow.kernels.chain.sparse import BlockPosterior
 from undertow.kernels.types import F32, F64, I64
 from undertow.models.hmm.params import BlockParams, Params
 
@@ -147,6 +148,52 @@ def relevant_words(
     score = np.log(p) - (1 - relevance) * np.log(frequencies[words] / frequencies.sum())
     order = np.argsort(-score, kind="stable")[:n]
     return [(int(words[i]), float(p[i])) for i in order]
+
+
+def states_of_words(derived: Derived, words: NDArray[Any]) -> BlockPosterior:
+    """p(state | word) of words without context, over their live states: p(word | state) times the state's share."""
+    params, shares = derived.params, derived.state_shares
+    if isinstance(params, BlockParams):
+        anywhere: Params = params._replace(initial=shares)
+    else:
+        anywhere = params._replace(chain=params.chain._replace(initial=shares.astype(params.initial.dtype)))
+    return anywhere.smoothed(words, np.arange(len(words) + 1))  # each word a text of its own, met anywhere in another
+
+
+def strongest_neighbors(derived: Derived, states: I64, n: int) -> tuple[I64, F64, I64, F64]:
+    """The n most probable states after and before each of the given states, among them.
+
+    Returns
+    -------
+    after, p_after
+        (len(states), n) states z' and T(z, z'), most probable first.
+    before, p_before
+        (len(states), n) states and p(state before | z) = p(before) T(before, z)/p(z), most probable first.
+    """
+    share = derived.state_shares.astype(np.float64)
+    here, n = share[states], min(n, len(states))
+    after, p_after = np.empty((len(states), n), dtype=np.int64), np.empty((len(states), n))
+    before, flow = np.zeros((0, len(states)), dtype=np.int64), np.zeros((0, len(states)))
+    batch = max(1, BATCH_ENTRIES // derived.params.n_states)
+    for start in range(0, len(states), batch):
+        z = states[start : start + batch]
+        rows = derived.params.transition.rows(z)[:, states].astype(np.float64)
+        order = _largest(rows, n, axis=1)
+        after[start : start + batch], p_after[start : start + batch] = states[order], np.take_along_axis(rows, order, 1)
+        flow = np.concatenate([flow, share[z][:, None] * rows])
+        before = np.concatenate([before, np.broadcast_to(z[:, None], rows.shape)])
+        order = _largest(flow, n, axis=0)
+        flow, before = np.take_along_axis(flow, order, 0), np.take_along_axis(before, order, 0)
+    p_before = flow / np.where(here > 0, here, 1)
+    return after, p_after, before.T, p_before.T
+
+
+def _largest(values: F64, n: int, *, axis: int) -> I64:
+    """Places of the n largest values along an axis, or of all if there are fewer, largest first."""
+    n = min(n, values.shape[axis])
+    some = np.argpartition(-values, n - 1, axis=axis).take(np.arange(n), axis)
+    order = np.argsort(-np.take_along_axis(values, some, axis), axis=axis, kind="stable")
+    return np.take_along_axis(some, order, axis)
 
 
 def state_after(params: Params, ids: NDArray[Any]) -> F32:

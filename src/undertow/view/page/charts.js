@@ -1,14 +1,7 @@
 // The chart of a pair: distance with its band, and below it what was counted, over the same times.
 
-const SVG = "http://www.w3.org/2000/svg";
 const CHART = { width: 330, left: 34, right: 326, top: 8, bottom: 104, low: 128, end: 168 };
 
-function svg(tag, attributes = {}, text = null) {
-  const node = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  if (text !== null) node.textContent = text;
-  return node;
-}
 const chartX = (f) => CHART.left + (CHART.right - CHART.left) * (T > 1 ? TIME_X[f] : 0.5);
 
 // A round number at or above a value: 1, 2 or 5 times a power of ten.
@@ -115,8 +108,6 @@ function pairChart(pair) {
   chart.follow();
   return chart;
 }
-
-const percent = (v) => `${Number((100 * v).toPrecision(2))}%`;
 
 function describe(pair) {
   const { mean, low, high } = pair.series, least = mean.indexOf(Math.min(...mean));

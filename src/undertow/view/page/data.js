@@ -1,14 +1,8 @@
 // The data, decoded once: positions, uncertainties and weights of N entities at T times in D dimensions.
 
-const DATA = JSON.parse(document.getElementById("data").textContent);
 const T = DATA.times.length, N = DATA.names.length, D = DATA.d;
 const NAMES = DATA.names, KIND = Uint8Array.from(DATA.kinds), KIND_NAMES = DATA.kindNames;
 
-function codes(text, Type) {
-  const raw = atob(text), bytes = new Uint8Array(raw.length);
-  for (let b = 0; b < raw.length; b++) bytes[b] = raw.charCodeAt(b);
-  return new Type(bytes.buffer);
-}
 const linear = (packed) => Float32Array.from(codes(packed.data, Int16Array), (c) => c * packed.step);
 const logarithmic = (packed) =>
   Float32Array.from(codes(packed.data, Uint16Array), (c) => (c ? Math.exp(packed.low + packed.step * (c - 1)) : 0));

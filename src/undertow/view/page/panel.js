@@ -1,23 +1,10 @@
 // The column beside the map: what is pinned, what is near it, and the charts of pairs.
 
-const byId = (id) => document.getElementById(id);
-
-function element(tag, attributes = {}, ...children) {
-  const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-    else if (name === "text") node.textContent = value;
-    else node.setAttribute(name, value);
-  }
-  node.append(...children);
-  return node;
-}
 const dot = (i) => element("span", { class: `dot kind${KIND[i] % 2}`, "aria-hidden": "true" });
 const button = (text, label, act, kind = "plain") =>
   element("button", { type: "button", class: kind, "aria-label": label, text, onclick: act });
 const chip = (text, title, act) =>
   element("li", {}, element("button", { type: "button", dir: "auto", text, title, onclick: act }));
-const say = (text) => { byId("live").textContent = text; };
 
 function centre(i) {
   interpolate(state.time, now);

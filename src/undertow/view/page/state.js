@@ -91,10 +91,3 @@ function setTheme(dark) {
   changed("theme");
 }
 const isDark = () => document.documentElement.dataset.theme === "dark";
-
-// Names are text that may hold anything: shortened by whole characters for the eye, whole where there is room.
-const shorten = (text, most) => {
-  if (text.length <= most) return text;
-  const characters = Array.from(text);
-  return characters.length <= most ? text : characters.slice(0, most - 1).join("") + "…";
-};

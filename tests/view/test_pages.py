@@ -1,0 +1,148 @@
+"""The pages of all models as text: closed to the network, no word is ever markup, and they say what the model says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from html_page import HOSTILE, HOSTILE_WORD, Page, check_closed, payload
+from page_samples import KINDS, TEXT, fitted
+from undertow.errors import InputError
+from undertow.view import lds_page
+from undertow.view.charts import bar_chart, curve_chart, eigenvalue_chart, half_life, rank_chart, round_ticks
+from undertow.view.document import document, save_page
+from undertow.view.index_page import Door, glimpse_of_lists, glimpse_of_reading, index_page
+from undertow.view.lds_page import distinct_transitions, first_words, packed_words
+from undertow.view.pages import page
+from undertow.view.reader_data import read_text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_model_has_a_page_that_is_closed(kind: str) -> None:
+    text = page(fitted(kind))
+    check_closed(text)
+    assert text.startswith("<!doctype html>") and text.endswith("</html>\n") and len(text) < 200_000
+    assert page(fitted(kind)) == text
+    assert "<title>My &lt;b&gt;title</title>" in page(fitted(kind), title="My <b>title")
+
+
+@pytest.mark.parametrize("kind", [k for k in KINDS if k != "tagger"])
+def test_hostile_words_are_data_and_never_markup(kind: str) -> None:
+    text = page(fitted(kind, True), title=HOSTILE)
+    assert (
+        HOSTILE not in text
+        and HOSTILE_WORD not in text
+        and "<img" not in text
+        and "\u2028" not in text.split('id="data"')[1]
+    )
+    assert not {"img"} & set(Page(text).tags)
+    strings = payload(text).get("strings") or payload(text).get("words") or payload(text)["names"]
+    assert HOSTILE_WORD in strings
+    check_closed(text)
+
+
+@pytest.mark.parametrize("kind", ["hmm-blocks", "fhmm", "lds"])
+def test_a_reader_of_hostile_words(kind: str) -> None:
+    text = page(fitted(kind, True), [["the", HOSTILE_WORD, "</p>", "<script>alert(1)</script>"]])
+    check_closed(text)
+    got = payload(text)
+    assert [got["strings"][w] for w in got["sentences"][0]] == [
+        "the",
+        HOSTILE_WORD,
+        "</p>",
+        "<script>alert(1)</script>",
+    ]
+    assert got["unknown"] == [2, 3]
+
+
+def test_the_reader_has_the_numbers_of_the_model() -> None:
+    model = fitted("hmm-blocks")
+    got = payload(page(model, TEXT))
+    bits = -np.concatenate(model.log_probabilities(TEXT)) / np.log(2)
+    assert_allclose(got["surprise"], bits, rtol=0, atol=0.051)
+    states = np.concatenate(model.decode(TEXT, "posterior"))
+    assert [got["states"][token[0][0]]["name"] for token in got["posterior"][0]] == [str(z) for z in states]
+
+
+def test_the_page_of_an_hmm_says_what_the_model_says() -> None:
+    model = fitted("hmm-blocks")
+    text = page(model)
+    got = payload(text)
+    assert f"{np.exp(-model.history_[-1]):,.1f}</b>perplexity in training" in text
+    assert f"{np.exp(-max(model.validation_history_)):,.1f}</b>perplexity held out" in text
+    assert text.count('class="curve ') == 2  # training and held-out text
+    assert " ".join(model.sample(120, random_state=0)) in text
+    first = got["states"][0]
+    words = [got["strings"][w] for w in first["words"][0]]
+    assert words == [w.word for w in model.top_words(int(first["name"]), 50) if w.probability >= 1e-3][:10]
+
+
+def test_packed_vectors_keep_the_cosines() -> None:
+    model = fitted("lds")
+    packed = packed_words(model)
+    vectors = packed.codes * packed.steps[:, None].astype(float)
+    exact = model.word_vectors()[packed.ids]
+    assert_allclose(vectors, exact, rtol=0, atol=np.abs(exact).max() / 250)
+    counts = model.vocabulary_.counts[packed.ids]
+    assert (np.diff(counts) <= 0).all()
+
+
+def test_vectors_are_limited_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lds_page, "WORDS", 5)
+    assert len(packed_words(fitted("lds")).ids) == 5
+
+
+def test_transitions_do_not_repeat_their_words() -> None:
+    model = fitted("lds")
+    kept = distinct_transitions(model, n=4, n_words=3)
+    every = model.transitions(4, n_words=3)
+    assert kept[0] == every[0] and all(t in every for t in kept)
+    for k, t in enumerate(kept[1:], 1):
+        before = {w for other in kept[:k] for w in other.before}
+        after = {w for other in kept[:k] for w in other.after}
+        assert len(before & set(t.before)) + len(after & set(t.after)) <= lds_page.SAME * 6
+
+
+def test_words_to_begin_with() -> None:
+    packed = packed_words(fitted("lds"))
+    words = [fitted("lds").vocabulary_.words[i] for i in packed.ids]
+    assert len(set(first_words(packed, words, 2))) == 2
+    assert first_words(packed, ["."] * len(words), 2) == [0, 1]
+
+
+def test_the_index() -> None:
+    glimpse = glimpse_of_reading(read_text(fitted("hmm-blocks", True), [["the", HOSTILE_WORD]]))
+    assert glimpse.count("<span class=") == 2 and "<img" not in glimpse
+    doors = [Door("a.html", "A", "Says <b>.", glimpse + glimpse_of_lists([("x:", [HOSTILE_WORD])]))]
+    text = index_page("Title", "Lead.", doors, [("Do:", "undertow view 'a b' && ls")])
+    check_closed(text)
+    assert 'href="a.html"' in text and "Says &lt;b&gt;." in text and "&amp;&amp; ls" in text and "<img" not in text
+
+
+def test_charts() -> None:
+    chart = curve_chart([("a", [3.0, 2.0]), ("none", []), ("b", [2.0])], x_label="pass", y_label="bits")
+    assert chart.count("<polyline") == 2 and "none" not in chart
+    assert curve_chart([("a", [])], x_label="", y_label="") == ""
+    assert curve_chart([("a", [1.0])], x_label="x", y_label="y").count("<circle") == 1
+    dots = re.findall(r'class="eigenvalue" cx="([\d.]+)" cy="([\d.]+)"', eigenvalue_chart([0.5 + 0j, 0.5j]))
+    assert dots == [("230.0", "160.0"), ("160.0", "90.0")]
+    heights = [float(h) for h in re.findall(r'height="([\d.]+)" />', bar_chart([1.0, 0.5], y_label="y"))]
+    assert_allclose(heights[0], 2 * heights[1], rtol=1e-2)
+    assert rank_chart([0, 0]) == "" and "100" in rank_chart([100, 10, 1])
+    assert round_ticks(0, 1) == [0, 0.2, 0.4, 0.6, 0.8, 1.0] and round_ticks(5, 5)[0] <= 5
+    assert_allclose(half_life(np.array([0.5, 2**-0.1])), [1, 10], rtol=1e-9)
+
+
+def test_a_page_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    text = document("T", "<p>x</p>")
+    assert "script" not in text
+    save_page(text, tmp_path / "a.html")
+    assert (tmp_path / "a.html").read_text() == text
+    with pytest.raises(InputError, match="exists already"):
+        save_page(text, tmp_path / "a.html")
+    with pytest.raises(InputError, match="title is empty"):
+        document(" ", "")
