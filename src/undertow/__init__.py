@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from undertow.models.dynamic.model import DynamicEmbedding
     from undertow.models.factorial.model import FactorialHMM
+    from undertow.models.grammar.model import Grammar
     from undertow.models.hmm.model import HMM
     from undertow.models.lds.model import LDS
     from undertow.results.interpolation import Interpolation
@@ -27,6 +28,7 @@ _WHERE = {
     "HMM": ("undertow.models.hmm.model", "HMM"),
     "DynamicEmbedding": ("undertow.models.dynamic.model", "DynamicEmbedding"),
     "Events": ("undertow.text.events", "Events"),
+    "Grammar": ("undertow.models.grammar.model", "Grammar"),
     "LDS": ("undertow.models.lds.model", "LDS"),
     "FactorialHMM": ("undertow.models.factorial.model", "FactorialHMM"),
     "Corpus": ("undertow.text.corpus", "Corpus"),
@@ -48,6 +50,7 @@ __all__ = [
     "DynamicEmbedding",
     "Events",
     "FactorialHMM",
+    "Grammar",
     "Interpolation",
     "LagCounts",
     "LocalTagger",

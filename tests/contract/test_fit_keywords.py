@@ -11,14 +11,23 @@ import pytest
 from contract.cases import CASES, SENTENCES, Case
 from contract.checks import saved_bytes
 from contract.test_partial_fit import keywords, more
-from undertow import HMM, LDS, DynamicEmbedding, FactorialHMM
+from undertow import HMM, LDS, DynamicEmbedding, FactorialHMM, Grammar
 from undertow.engine import Serial
 from undertow.errors import InputError
 from undertow.models.base import Estimator
 from undertow.results import WordClusters
 from undertow.results.tagging import CRFTagger, LocalTagger
 
-ESTIMATORS: list[type[Estimator]] = [LDS, HMM, FactorialHMM, DynamicEmbedding, WordClusters, CRFTagger, LocalTagger]
+ESTIMATORS: list[type[Estimator]] = [
+    LDS,
+    HMM,
+    FactorialHMM,
+    Grammar,
+    DynamicEmbedding,
+    WordClusters,
+    CRFTagger,
+    LocalTagger,
+]
 MODELS = [case for case in CASES if case.name != "deleted-interpolation"]
 
 

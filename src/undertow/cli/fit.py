@@ -10,6 +10,7 @@ MODELS = {
     "hmm": ("undertow.cli.fit_hmm", "A hidden Markov model: a language model with many states."),
     "fhmm": ("undertow.cli.fit_fhmm", "A factorial HMM: several states for every token, from chains side by side."),
     "lds": ("undertow.cli.fit_lds", "A linear dynamical system: token vectors in context."),
+    "grammar": ("undertow.cli.fit_grammar", "A context-free grammar: a tree for every sentence."),
     "dynamic": ("undertow.cli.fit_dynamic", "A moving map of two kinds of things, from events."),
 }
 

@@ -32,6 +32,7 @@ VERBS = {
     "perplexity": ("undertow.cli.perplexity", "Compute the perplexity of a text under a model."),
     "sample": ("undertow.cli.sample", "Sample text from a model."),
     "decode": ("undertow.cli.decode", "Decode the hidden states of the tokens of a text."),
+    "parse": ("undertow.cli.parse", "Parse the sentences of a text into trees."),
     "transitions": ("undertow.cli.transitions", "List the strongest transitions of a model."),
     "neighbors": ("undertow.cli.neighbors", "List the nearest neighbors of a word, or of a token in its sentence."),
     "tag": ("undertow.cli.tag", "Train, evaluate and apply taggers."),

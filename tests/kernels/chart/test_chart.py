@@ -41,7 +41,7 @@ F32_RTOL = 2e-5  # of sums of float32 products
 def grammar(
     seed: int, n: int = 2, m: int = 2, r: int = 2, V: int = 3, *, zeros: bool = False, deep: float = 0.3
 ) -> GrammarParams:
-    """A random grammar; with `zeros` some of its probabilities are exactly zero. `deep`: share of nonterminal children."""
+    """A random grammar, with some zeros if told so; `deep` is the share of children that are nonterminals."""
     rng = np.random.default_rng(seed)
 
     def rows(k: int, s: int) -> Any:

@@ -130,7 +130,7 @@ def best_derivation(p: GrammarParams, space: MaxSpace, words: NDArray[Any]) -> t
     G, L, R = _max_chart(leaf_left, leaf_right, space.to_left, space.to_right)
     roots = space.top + G[0, N]
     f = int(roots.argmax())
-    spans, features, symbols, parents = _trace_best(G, L, R, f, space)
+    spans, symbols, parents = _trace_best(G, L, R, f, space)
     tags = np.array(
         [n + int(((v if left else w)[g] + e).argmax()) for (left, g), e in zip(parents, emission, strict=True)]
     )
@@ -164,13 +164,13 @@ def _max_chart(leaf_left: Any, leaf_right: Any, to_left: Any, to_right: Any) -> 
     return G, L, R
 
 
-def _trace_best(G: F64, L: F64, R: F64, f: int, space: MaxSpace) -> tuple[I64, list[int], I64, list[tuple[bool, int]]]:
-    """Constituents in preorder with their features and symbols, and for each word its side and its parent's feature.
+def _trace_best(G: F64, L: F64, R: F64, f: int, space: MaxSpace) -> tuple[I64, I64, list[tuple[bool, int]]]:
+    """Constituents in preorder with their symbols, and for each word its side and its parent's feature.
 
     An impossible sentence, all of whose scores are −inf, gets some tree.
     """
     n = len(G)
-    spans, features, symbols = [], [], []
+    spans, symbols = [], []
     parents: list[tuple[bool, int]] = [(True, 0)] * n
     stack = [(0, n, f, 0)]
     while stack:
@@ -179,7 +179,6 @@ def _trace_best(G: F64, L: F64, R: F64, f: int, space: MaxSpace) -> tuple[I64, l
             continue
         k = i + 1 + int((L[i, i + 1 : j, f] + R[i + 1 : j, j, f]).argmax())
         spans.append((i, k, j))
-        features.append(f)
         symbols.append(symbol)
         for begin, end, scores, names, left in (
             (k, j, space.to_right, space.right_symbol, False),
@@ -190,7 +189,7 @@ def _trace_best(G: F64, L: F64, R: F64, f: int, space: MaxSpace) -> tuple[I64, l
             else:
                 g = int((scores[f] + G[begin, end]).argmax())
                 stack.append((begin, end, g, int(names[f, g])))
-    return np.array(spans, dtype=np.int64), features, np.array(symbols, dtype=np.int64), parents
+    return np.array(spans, dtype=np.int64), np.array(symbols, dtype=np.int64), parents
 
 
 # --- draws from the posterior ---------------------------------------------------------------------------
