@@ -103,7 +103,9 @@ def test_a_fit_goes_on_from_a_checkpoint(tmp_path: Any) -> None:
 
 
 def test_counts_that_stand_for_the_text_give_the_parameters_back(model: Grammar) -> None:
-    again = em.MStep.of(np.array(model.vocabulary_.counts), 0.0)(model._fitted_to().with_words(0))
+    again = em.MStep.of(np.array(model.vocabulary_.counts), 0.0)(
+        model._fitted_to().with_words(np.array(model.vocabulary_.counts))
+    )
     for name in ("start", "rules", "left", "right"):
         np.testing.assert_allclose(getattr(again, name), getattr(model.params_, name), rtol=1e-5, err_msg=name)
 

@@ -163,7 +163,7 @@ def statistics(ids: NDArray[Any], bounds: I64, p: GrammarParams) -> RankStats:
     left, right, top = (np.zeros((p.n_words, *x.shape[1:])) for x in total[3:])
     left[words], right[words], top[words] = total[3:]
     n_sentences = int(np.count_nonzero(lengths))
-    return RankStats(log_likelihood, len(ids), n_sentences, *total[:3], left, right, top)
+    return RankStats(log_likelihood, len(ids), n_sentences, total[0], total[1], total[2], left, right, top)
 
 
 def _zero(n_words: int, r: int) -> tuple[F64, ...]:

@@ -107,19 +107,22 @@ class Fitted(NamedTuple):
         used = np.concatenate([counts.rules.sum(axis=1), counts.emission.sum(axis=0)])
         return cls(params, used, counts.n_sentences)
 
-    def with_words(self, n_new: int) -> GrammarCounts:
-        """Expected counts that stand for the text, with none of `n_new` words behind the known ones.
+    def with_words(self, word_counts: NDArray[Any]) -> GrammarCounts:
+        """Expected counts that stand for the text in which the words have these counts; new words are at their end.
 
-        An M-step without smoothing gives the parameters of the known words back.
+        An M-step without smoothing gives the parameters of the words seen back.
         """
         p = self.params
         n = p.n_nonterminals
         start, rules, left, right, emission = (np.asarray(x, dtype=np.float64) for x in p)
         used = rules * self.symbol_counts[:n, None]
         features = used.sum(axis=0)[:, None]
+        words = np.zeros((len(word_counts), p.n_preterminals))
+        words[: len(emission)] = emission
+        words[word_counts == 0] = 0.0
+        words *= self.symbol_counts[n:] / words.sum(axis=0)
         return GrammarCounts(
-            0.0, 0, self.n_sentences, self.n_sentences * start, used, features * left, features * right,
-            np.concatenate([emission * self.symbol_counts[n:], np.zeros((n_new, p.n_preterminals))]),
+            0.0, 0, self.n_sentences, self.n_sentences * start, used, features * left, features * right, words
         )  # fmt: skip
 
 

@@ -19,8 +19,8 @@ from undertow.text.corpus import Corpus
 from undertow.text.lag_counts import LagCounts
 
 INITS = ("random", "clusters")
-CONCENTRATION = 1.0  # of the Dirichlet distributions that rules and children are drawn from
-OTHER_WORDS = 0.2  # share of a preterminal's words that are not of its class
+CONCENTRATION = 0.1  # of the Dirichlet distributions that rules and children are drawn from: flat ones need more passes
+OTHER_WORDS = 0.02  # share of a preterminal's words that are not of its class
 LEFT_PHRASES = 0.3  # share of left children that are nonterminals, for long sentences
 LEAST_CLASS = 4  # words a class must have on average: with more preterminals than that, they share classes
 

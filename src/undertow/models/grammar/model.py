@@ -176,7 +176,7 @@ class Grammar(Estimator):
         n_preterminals: int = 120,
         rank: int = 60,
         init: str = "auto",
-        n_iter: int = 15,
+        n_iter: int = 20,
         n_chunks: int = 4,
         smoothing: float = 1.0,
         max_length: int = 40,
@@ -309,7 +309,7 @@ class Grammar(Estimator):
         words = corpus.vocabulary
         n_new = len(words) - len(self.vocabulary_)
         counts = np.concatenate([self.vocabulary_.counts, np.zeros(n_new, dtype=np.int64)])
-        earlier = self._fitted_to().with_words(n_new)
+        earlier = self._fitted_to().with_words(counts)
         m_step = em.MStep.of(counts + text.vocabulary.counts, float(self.smoothing))
         start = em.Fitted.of(earlier, m_step(earlier))
         result = self._run_em(start, m_step, text, other, engine, earlier)
