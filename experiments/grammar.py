@@ -2,7 +2,7 @@
 
     OMP_NUM_THREADS=1 .venv/bin/python experiments/grammar.py              # both parts, three seeds
     OMP_NUM_THREADS=1 .venv/bin/python experiments/grammar.py --part trees --seeds 0
-    .venv/bin/python experiments/grammar.py --quick                       # small: do the trees beat random and left ones?
+    .venv/bin/python experiments/grammar.py --quick      # small: are the trees better than random and left ones?
 
 *Perplexity*: sentences of WikiText-2 train (cut at full stops) of at most 30 words; the HMM has a dense transition and
 predicts an end word, the grammar the end of the sentence, and both logarithms are divided by the number of words
@@ -137,8 +137,8 @@ def main() -> None:
         below = all(run["grammar"] < run["hmm"] for run in runs)
         lines += [
             f"**The grammar's perplexity is {'below' if below else 'not below'} that of the HMM with as many "
-            f"parameters** ({runs[0]['parameters']:,}; {runs[0]['tokens']:,} training tokens of WikiText-2, sentences of at "
-            f"most {LONGEST} words, ends predicted).",
+            f"parameters** ({runs[0]['parameters']:,}; {runs[0]['tokens']:,} training tokens of WikiText-2, sentences "
+            f"of at most {LONGEST} words, ends predicted).",
             "",
             "| model | perplexity on valid | processor seconds |",
             "|---|---|---|",
