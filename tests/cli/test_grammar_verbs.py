@@ -42,6 +42,14 @@ def test_parse(place: Path) -> None:
     assert found == [tree.to_dict() for tree in model.trees(tokens, "viterbi")]  # type: ignore[attr-defined]
 
 
+def test_parse_draws_a_page(place: Path, tmp_path: Path) -> None:
+    page = tmp_path / "trees.html"
+    facts = json.loads(run("parse", place / "news.grammar", place / "new.txt", "--html", page, "--json").stdout)
+    assert facts["trees"] == 2 and facts["bytes"] == page.stat().st_size
+    assert page.read_text(encoding="utf-8").count("<svg") == 2
+    failed(run("parse", place / "news.grammar", place / "new.txt", "--html", page))
+
+
 def test_perplexity_sample_and_inspect(place: Path) -> None:
     facts = json.loads(run("perplexity", place / "news.grammar", place / "new.txt", "--json").stdout)
     assert facts["tokens"] == 12 and facts["perplexity"] > 1
