@@ -10,14 +10,13 @@ n (n + m)² rules for each split, compiled by Numba; NLTK's `InsideChartParser` 
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
-import time
 from typing import Any
 
 import numpy as np
 from numba import njit
 
+from bench import parser, peak_bytes, timed
 from undertow.kernels.chart.grammar import GrammarParams, rank_space
 from undertow.kernels.chart.inside import inside
 from undertow.kernels.chart.outside import expected_counts, statistics
@@ -65,14 +64,11 @@ def row(n: int, m: int, r: int, length: int, n_tokens: int) -> str:
     n_sentences = max(2, n_tokens // length)
     ids, bounds = rng.integers(0, V, n_sentences * length), np.arange(n_sentences + 1) * length
     statistics(ids[:length], bounds[:2], p)  # compiled
-    began = time.process_time()
-    stats = statistics(ids, bounds, p)
-    middle = time.process_time()
-    expected_counts(stats, p)
-    end = time.process_time()
-    speed = len(ids) / (middle - began)
-    a_pass = 1e6 / speed + 8 * (end - middle)  # as with eight chunks
-    return f"| {n:,} + {m:,} | {r} | {length} | {speed:,.0f} | {a_pass:,.0f} |"
+    e_step, stats = timed(lambda: statistics(ids, bounds, p))
+    counting, _ = timed(lambda: expected_counts(stats, p))
+    speed = len(ids) / e_step.cpu
+    a_pass = 1e6 / speed + 8 * counting.cpu  # as with eight chunks
+    return f"| {n:,} + {m:,} | {r} | {length} | {speed:,.0f} | {a_pass:,.0f} | {peak_bytes() / 2**20:,.0f} MB |"
 
 
 def rivals(length: int) -> list[str]:
@@ -82,23 +78,20 @@ def rivals(length: int) -> list[str]:
     rules = np.einsum("af,fb,fc->abc", *(x.astype(np.float64) for x in (p.rules, p.left, p.right)))
     start, emission = p.start.astype(np.float64), p.emission.astype(np.float64)
     dense_inside(rules, start, emission, words[0, :2])
-    began = time.process_time()
-    dense = [np.log(dense_inside(rules, start, emission, s)) for s in words]
-    middle = time.process_time()
-    own = inside(words, rank_space(p, np.arange(V), dtype=np.float64)).log_likelihood
-    end = time.process_time()
+    slow, dense = timed(lambda: [np.log(dense_inside(rules, start, emission, s)) for s in words])
+    fast, own = timed(lambda: inside(words, rank_space(p, np.arange(V), dtype=np.float64)).log_likelihood)
     np.testing.assert_allclose(own, dense, rtol=1e-5)
     out = [
-        f"| inside, dense rules, Numba | {words.size / (middle - began):,.0f} |",
-        f"| inside, low rank (with its tables) | {words.size / (end - middle):,.0f} |",
+        f"| inside, dense rules, Numba | {words.size / slow.cpu:,.0f} |",
+        f"| inside, low rank (with its tables) | {words.size / fast.cpu:,.0f} |",
     ]
     if importlib.util.find_spec("nltk") is None:
         return [*out, "| NLTK's InsideChartParser | nltk is not installed |"]
-    return [*out, f"| NLTK's InsideChartParser, one sentence of 6 words | {nltk_speed(p):,.2f} |"]
+    return [*out, f"| NLTK's InsideChartParser, one sentence of 6 words | {nltk_speed():,.2f} |"]
 
 
-def nltk_speed(p: GrammarParams) -> float:
-    """Tokens a second of NLTK's best parse, with 4 + 4 symbols of the grammar and a few words: more take minutes."""
+def nltk_speed() -> float:
+    """Tokens a second of NLTK's best parse, with 4 + 4 symbols and six words: more take minutes."""
     from nltk import PCFG, InsideChartParser, Nonterminal, ProbabilisticProduction
 
     n = m = 4
@@ -112,23 +105,25 @@ def nltk_speed(p: GrammarParams) -> float:
         for b in range(n + m)
         for c in range(n + m)
     ] + [ProbabilisticProduction(names[n + t], (f"w{w}",), prob=float(words[t, w])) for t in range(m) for w in range(6)]
-    parser = InsideChartParser(PCFG(names[0], productions))
-    began = time.process_time()
-    list(parser.parse([f"w{w}" for w in rng.integers(0, 6, 6)]))
-    return 6 / (time.process_time() - began)
+    chart = InsideChartParser(PCFG(names[0], productions))
+    spent, _ = timed(lambda: list(chart.parse([f"w{w}" for w in rng.integers(0, 6, 6)])))
+    return 6 / spent.cpu
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    options = parser.parse_args()
+    given = parser(__doc__)
+    given.add_argument("--quick", action="store_true")
+    options = given.parse_args()
     sizes = [
         (60, 120, 60, 10), (60, 120, 60, 20), (60, 120, 60, 30), (60, 120, 120, 20), (60, 120, 256, 20),
         (1000, 2000, 60, 20), (1000, 2000, 256, 20), (1000, 2000, 256, 30),
     ]  # fmt: skip
     if options.quick:
         sizes = [(10, 10, 8, 10), (20, 40, 8, 10)]
-    print("| symbols | rank | words | tokens/s, E-step | seconds, pass over 1M |\n|---|---|---|---|---|", flush=True)
+    print(
+        "| symbols | rank | words | tokens/s, E-step | s, pass over 1M | peak so far |\n|---|---|---|---|---|---|",
+        flush=True,
+    )
     for size in sizes:
         print(row(*size, 400 if options.quick else 20_000), flush=True)
     print("\n| 20 + 20 symbols | tokens/s |\n|---|---|")
