@@ -51,7 +51,7 @@ EXCEPTIONS = {
     ("models/factorial/model.py", "questions"),
 }
 # A family of models imports no other family; what two of them need is a kernel or a shared module of the room.
-FAMILIES = {"lds", "hmm", "factorial", "dynamic"}
+FAMILIES = {"lds", "hmm", "factorial", "dynamic", "grammar"}
 STDLIB = __import__("sys").stdlib_module_names
 
 

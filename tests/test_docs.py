@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 REPO = Path(__file__).parents[1]
-RUN_PAGES = ("tagging", "constraints", "questions")
+RUN_PAGES = ("tagging", "constraints", "questions", "grammar")
 TUTORIALS = [*sorted((REPO / "docs" / "tutorials").glob("*.md")), *(REPO / "docs" / f"{name}.md" for name in RUN_PAGES)]
 
 

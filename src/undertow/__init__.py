@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from undertow.models.dynamic.model import DynamicEmbedding
     from undertow.models.factorial.model import FactorialHMM
+    from undertow.models.grammar.model import Grammar
     from undertow.models.hmm.model import HMM
     from undertow.models.lds.model import LDS
     from undertow.questions.evidence import Evidence
@@ -28,6 +29,7 @@ _WHERE = {
     "HMM": ("undertow.models.hmm.model", "HMM"),
     "DynamicEmbedding": ("undertow.models.dynamic.model", "DynamicEmbedding"),
     "Events": ("undertow.text.events", "Events"),
+    "Grammar": ("undertow.models.grammar.model", "Grammar"),
     "LDS": ("undertow.models.lds.model", "LDS"),
     "FactorialHMM": ("undertow.models.factorial.model", "FactorialHMM"),
     "Corpus": ("undertow.text.corpus", "Corpus"),
@@ -52,6 +54,7 @@ __all__ = [
     "Events",
     "Evidence",
     "FactorialHMM",
+    "Grammar",
     "Interpolation",
     "LagCounts",
     "LocalTagger",

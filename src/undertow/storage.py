@@ -57,6 +57,7 @@ _MODULES: dict[str, str] = {
     "hmm": "undertow.models.hmm.model:HMM",
     "lds": "undertow.models.lds.model:LDS",
     "fhmm": "undertow.models.factorial.model:FactorialHMM",
+    "grammar": "undertow.models.grammar.model:Grammar",
     "clusters": "undertow.results.word_clusters:WordClusters",
     "crf-tagger": "undertow.results.tagging:CRFTagger",
     "local-tagger": "undertow.results.tagging:LocalTagger",

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from contract.cases import CASES, Case, small
-from undertow import HMM, LDS, DynamicEmbedding, FactorialHMM
+from undertow import HMM, LDS, DynamicEmbedding, FactorialHMM, Grammar
 from undertow.results import WordClusters
 
 
@@ -53,6 +53,11 @@ LARGE = [
     Case(
         "large-block-rank",
         small(HMM, n_states=640, n_blocks=4, rank=96, init="spectral", n_iter=2, random_state=0),
+        data=TEXT,
+    ),
+    Case(
+        "large-grammar",
+        small(Grammar, n_nonterminals=100, n_preterminals=150, rank=96, n_iter=2, random_state=0),
         data=TEXT,
     ),
     Case(

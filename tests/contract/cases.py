@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from contract.reference import DeletedInterpolation
-from undertow import HMM, LDS, DynamicEmbedding, FactorialHMM
+from undertow import HMM, LDS, DynamicEmbedding, FactorialHMM, Grammar
 from undertow.results import WordClusters
 
 SENTENCES = [
@@ -78,6 +78,7 @@ CASES = [
     Case("hmm-blocks", small(HMM, n_states=8, n_blocks=4, n_iter=4, n_chunks=2, random_state=0)),
     Case("hmm-dense", small(HMM, n_states=3, n_iter=4, n_chunks=1, random_state=0)),
     Case("hmm-low-rank", small(HMM, n_states=6, n_blocks=3, rank=2, n_iter=4, n_chunks=2, random_state=0)),
+    Case("grammar", small(Grammar, n_nonterminals=4, n_preterminals=5, rank=3, n_iter=4, n_chunks=2, random_state=0)),
     Case(
         "dynamic",
         small(DynamicEmbedding, n_iter=3, random_state=0),

@@ -131,6 +131,14 @@ CORRUPTIONS: dict[str, dict[str, tuple[str, Change]]] = {
         **fitted(validation_history=None, surprise=1, seen=None),
         **rules(),
     },
+    "grammar": {
+        **distributions("start", "rules", "left", "right", "emission"),
+        "uses negative": in_tensor("symbol_counts", lambda x: -x),
+        "no uses": in_tensor("symbol_counts", lambda x: 0 * x),
+        **fitted(validation_history=None, surprise=1, n_sentences=0),
+        "half a sentence": in_fitted(lambda f: f.update(n_sentences=1.5)),
+        **rules(),
+    },
     "clusters": {
         "a cluster that is not there": in_tensor("clusters", nowhere),
         "below no cluster": in_tensor("clusters", lambda x: x - 2),

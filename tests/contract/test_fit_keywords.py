@@ -11,7 +11,7 @@ import pytest
 from contract.cases import CASES, SENTENCES, Case
 from contract.checks import saved_bytes
 from contract.test_partial_fit import keywords, more
-from undertow import HMM, LDS, DynamicEmbedding, FactorialHMM
+from undertow import HMM, LDS, DynamicEmbedding, FactorialHMM, Grammar
 from undertow.engine import Serial
 from undertow.errors import InputError
 from undertow.models.base import Estimator
@@ -19,7 +19,7 @@ from undertow.results import WordClusters
 from undertow.results.tagging import CRFTagger, LocalTagger, Tagger
 
 TAGGERS: list[type[Estimator]] = [CRFTagger, LocalTagger, Tagger]
-ESTIMATORS: list[type[Estimator]] = [LDS, HMM, FactorialHMM, DynamicEmbedding, WordClusters, *TAGGERS]
+ESTIMATORS: list[type[Estimator]] = [LDS, HMM, FactorialHMM, Grammar, DynamicEmbedding, WordClusters, *TAGGERS]
 MODELS = [case for case in CASES if case.name != "deleted-interpolation"]
 
 

@@ -41,7 +41,13 @@ def markov_text(seed: int, shift: int, n: int = 60, length: int = 8) -> list[lis
 
 
 def test_every_model_has_partial_fit() -> None:
-    assert {type(case.make()).__name__ for case in MODELS} == {"LDS", "HMM", "FactorialHMM", "DynamicEmbedding"}
+    assert {type(case.make()).__name__ for case in MODELS} == {
+        "LDS",
+        "HMM",
+        "FactorialHMM",
+        "DynamicEmbedding",
+        "Grammar",
+    }
 
 
 @pytest.mark.parametrize("case", MODELS, ids=lambda c: c.name)

@@ -18,6 +18,7 @@ NEEDS = {
     "dynamic_coverage": (),
     "dynamic_nips": (),
     "fhmm_pos": (),
+    "grammar": (),
     "hmm_neural": ("torch",),
     "hmm_perplexity": (),
     "lds_noise": (),

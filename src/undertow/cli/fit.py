@@ -11,6 +11,7 @@ MODELS = {
     "fhmm": ("undertow.cli.fit_fhmm", "A factorial HMM: several states for every token, from chains side by side."),
     "lds": ("undertow.cli.fit_lds", "A linear dynamical system: token vectors in context."),
     "clusters": ("undertow.cli.fit_clusters", "Word clusters in a tree (Brown clusters), as a model for taggers."),
+    "grammar": ("undertow.cli.fit_grammar", "A context-free grammar: a tree for every sentence."),
     "dynamic": ("undertow.cli.fit_dynamic", "A moving map of two kinds of things, from events."),
 }
 

@@ -36,6 +36,7 @@ VERBS = {
     "surprise": ("undertow.cli.surprise", "Compute how surprising each token of a text is."),
     "ask": ("undertow.cli.ask", "Compare words at a position, or see what another word would change."),
     "decode": ("undertow.cli.decode", "Decode the hidden states of the tokens of a text."),
+    "parse": ("undertow.cli.parse", "Parse the sentences of a text into trees."),
     "transitions": ("undertow.cli.transitions", "List the strongest transitions of a model."),
     "neighbors": ("undertow.cli.neighbors", "List the nearest neighbors of a word, or of a token in its sentence."),
     "tag": ("undertow.cli.tag", "Train, evaluate and apply taggers."),

@@ -35,4 +35,19 @@ class WordProbability(NamedTuple):
     probability: float
 
 
-__all__ = ["Neighbor", "Transition", "WordProbability"]
+class Gap(NamedTuple):
+    """The most probable words of one position, given all that is known on both sides of it.
+
+    Attributes
+    ----------
+    position
+        Where it is in the text, from 0.
+    words
+        Words with their probabilities, the most probable first.
+    """
+
+    position: int
+    words: list[WordProbability]
+
+
+__all__ = ["Gap", "Neighbor", "Transition", "WordProbability"]

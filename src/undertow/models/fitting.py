@@ -234,6 +234,12 @@ def log_line(event: TrainingEvent, unit: str, remark: str = "") -> str:
     )
 
 
+def perplexity_remark(log_likelihood: float, held_out: float | None) -> str:
+    """The same numbers as perplexities, for the log."""
+    remark = f"perplexity {np.exp(-log_likelihood):.2f}"
+    return remark if held_out is None else f"{remark}, held-out perplexity {np.exp(-held_out):.2f}"
+
+
 def _count(n: int, unit: str) -> str:
     plural = f"{unit}es" if unit.endswith("s") else f"{unit}s"
     return f"{n} {unit if n == 1 else plural}"
@@ -347,6 +353,7 @@ __all__ = [
     "TrainingEvent",
     "open_checkpoint",
     "part_of",
+    "perplexity_remark",
     "run_iterations",
     "run_last_step",
     "shown_log",

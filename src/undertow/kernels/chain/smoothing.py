@@ -47,6 +47,26 @@ def smoothed_columns(
     return out
 
 
+def smoothed_emission(counts: NDArray[Any], strength: float, word_counts: NDArray[Any], unseen: float) -> NDArray[Any]:
+    """(V, Z) p(word | state), float32: smoothed towards the word frequencies, with probability `unseen` kept for words
+    that are not in the text, which all states emit alike.
+    """
+    seen = word_counts > 0
+    mean = word_counts / max(float(word_counts.sum()), 1.0)
+    emission = smoothed_columns(counts, strength, mean, dtype=np.float32)
+    emission *= np.float32(1 - unseen)
+    emission[~seen] = unseen / max(int((~seen).sum()), 1)
+    return emission
+
+
+def unseen_mass(word_counts: NDArray[Any], smoothing: float) -> float:
+    """Total probability of the words that are not in the text, by Good and Turing: n_once / (n_tokens + n_once)."""
+    if smoothing <= 0 or (word_counts > 0).all():
+        return 0.0
+    once = max(int((word_counts == 1).sum()), 1)
+    return once / (float(word_counts.sum()) + once)
+
+
 def check_rows(table: NDArray[Any], what: str, axis: int = 1) -> None:
     """Raise InputError unless every row (axis 1) or column (axis 0) is a distribution; the sums are printed."""
     table = np.asarray(table)

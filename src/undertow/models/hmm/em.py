@@ -21,11 +21,11 @@ from undertow.kernels.chain import block_smoothing
 from undertow.kernels.chain.block_operators import Blocks
 from undertow.kernels.chain.block_smoothing import BlockBigram, PairLayout, Smoothing
 from undertow.kernels.chain.inference import ChainParams
-from undertow.kernels.chain.smoothing import smoothed_columns
+from undertow.kernels.chain.smoothing import smoothed_emission, unseen_mass
 from undertow.kernels.chain.sparse import BlockStats
 from undertow.kernels.chain.sparse_low_rank import BlockLowRankStats
 from undertow.kernels.types import F64, I64
-from undertow.models.fitting import Iteration
+from undertow.models.fitting import Iteration, perplexity_remark
 from undertow.models.hmm.params import BlockParams, Params, PlainParams, PlainStats
 from undertow.models.incremental import IncrementalStats
 from undertow.text.corpus import Corpus
@@ -120,22 +120,10 @@ class PlainMStep(NamedTuple):
     def __call__(self, stats: PlainStats) -> PlainParams:
         constants = Smoothing().times(self.smoothing)
         tokens = stats.emission.sum(axis=0)
-        seen = self.word_counts > 0
-        mean = block_smoothing.distribution(self.word_counts)
-        emission = smoothed_columns(stats.emission, constants.word, mean, dtype=np.float32)
-        emission *= np.float32(1 - self.unseen)
-        emission[~seen] = self.unseen / max(int((~seen).sum()), 1)
+        emission = smoothed_emission(stats.emission, constants.word, self.word_counts, self.unseen)
         transition = self.transition.m_step(stats.transition, 0.5 * self.smoothing)
         initial = block_smoothing.smooth_initial(stats.initial, block_smoothing.distribution(tokens), constants)
         return PlainParams(ChainParams(initial, transition, emission))
-
-
-def unseen_mass(word_counts: NDArray[Any], smoothing: float) -> float:
-    """Total probability of the words that are not in the text, by Good and Turing: n_once / (n_tokens + n_once)."""
-    if smoothing <= 0 or (word_counts > 0).all():
-        return 0.0
-    once = max(int((word_counts == 1).sum()), 1)
-    return once / (float(word_counts.sum()) + once)
 
 
 # --- iterations -----------------------------------------------------------------------------------------
@@ -196,12 +184,6 @@ def em_iterations(
         score = mean_log_probability(params, validation, engine) if validation else None
         remark = perplexity_remark(mean, score)
         yield Iteration(mean, params, score, remark, partial(EMState.of, number + 1, params, m_step, running))
-
-
-def perplexity_remark(log_likelihood: float, held_out: float | None) -> str:
-    """The same numbers as perplexities, for the log."""
-    remark = f"perplexity {np.exp(-log_likelihood):.2f}"
-    return remark if held_out is None else f"{remark}, held-out perplexity {np.exp(-held_out):.2f}"
 
 
 @one_blas_thread()  # in worker processes too, whose BLAS may use any number of threads

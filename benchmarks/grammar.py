@@ -1,0 +1,134 @@
+"""Inside–outside of low-rank grammars: tokens a second against symbols, rank and length; a dense CYK and NLTK beside.
+
+    OMP_NUM_THREADS=1 .venv/bin/python benchmarks/grammar.py            # about 5 minutes
+    .venv/bin/python benchmarks/grammar.py --quick
+
+Random grammars and words: time does not depend on the numbers. `pass over 1M` is the processor time of one EM pass over
+a million tokens (E-step and the counts of the symbols), extrapolated from the tokens read. The dense twin sums over
+n (n + m)² rules for each split, compiled by Numba; NLTK's `InsideChartParser` runs where nltk is installed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from bench import parser, peak_bytes, timed
+from undertow.kernels.chart.grammar import GrammarParams, rank_space
+from undertow.kernels.chart.inside import inside
+from undertow.kernels.chart.outside import expected_counts, statistics
+
+V = 5000
+
+
+def random_grammar(n: int, m: int, r: int, rng: np.random.Generator) -> GrammarParams:
+    def rows(k: int, size: int) -> Any:
+        return rng.dirichlet(np.ones(size), k).astype(np.float32)
+
+    return GrammarParams(
+        rows(1, n + m)[0], rows(n, r), rows(r, n + m), rows(r, n + m), np.ascontiguousarray(rows(m, V).T)
+    )
+
+
+@njit(cache=True)
+def dense_inside(rules: Any, start: Any, emission: Any, words: Any) -> float:
+    """The probability of a sentence by CYK over symbols, with the table (n, n + m, n + m) of all rules."""
+    n, s = rules.shape[0], rules.shape[1]
+    N = len(words)
+    table = np.zeros((N, N + 1, s))
+    for i in range(N):
+        table[i, i + 1, n:] = emission[words[i]]
+    for w in range(2, N + 1):
+        for i in range(N - w + 1):
+            j = i + w
+            for k in range(i + 1, j):
+                for a in range(n):
+                    total = 0.0
+                    for b in range(s):
+                        if table[i, k, b] > 0.0:
+                            part = 0.0
+                            for c in range(s):
+                                part += rules[a, b, c] * table[k, j, c]
+                            total += table[i, k, b] * part
+                    table[i, j, a] += total
+    return float((start * table[0, N]).sum())
+
+
+def row(n: int, m: int, r: int, length: int, n_tokens: int) -> str:
+    """Tokens a second of the E-step, and seconds of a pass over a million tokens."""
+    rng = np.random.default_rng(0)
+    p = random_grammar(n, m, r, rng)
+    n_sentences = max(2, n_tokens // length)
+    ids, bounds = rng.integers(0, V, n_sentences * length), np.arange(n_sentences + 1) * length
+    statistics(ids[:length], bounds[:2], p)  # compiled
+    e_step, stats = timed(lambda: statistics(ids, bounds, p))
+    counting, _ = timed(lambda: expected_counts(stats, p))
+    speed = len(ids) / e_step.cpu
+    a_pass = 1e6 / speed + 8 * counting.cpu  # as with eight chunks
+    return f"| {n:,} + {m:,} | {r} | {length} | {speed:,.0f} | {a_pass:,.0f} | {peak_bytes() / 2**20:,.0f} MB |"
+
+
+def rivals(length: int) -> list[str]:
+    rng = np.random.default_rng(1)
+    p = random_grammar(20, 20, 20, rng)
+    words = rng.integers(0, V, (50, length))
+    rules = np.einsum("af,fb,fc->abc", *(x.astype(np.float64) for x in (p.rules, p.left, p.right)))
+    start, emission = p.start.astype(np.float64), p.emission.astype(np.float64)
+    dense_inside(rules, start, emission, words[0, :2])
+    slow, dense = timed(lambda: [np.log(dense_inside(rules, start, emission, s)) for s in words])
+    fast, own = timed(lambda: inside(words, rank_space(p, np.arange(V), dtype=np.float64)).log_likelihood)
+    np.testing.assert_allclose(own, dense, rtol=1e-5)
+    out = [
+        f"| inside, dense rules, Numba | {words.size / slow.cpu:,.0f} |",
+        f"| inside, low rank (with its tables) | {words.size / fast.cpu:,.0f} |",
+    ]
+    if importlib.util.find_spec("nltk") is None:
+        return [*out, "| NLTK's InsideChartParser | nltk is not installed |"]
+    return [*out, f"| NLTK's InsideChartParser, one sentence of 6 words | {nltk_speed():,.2f} |"]
+
+
+def nltk_speed() -> float:
+    """Tokens a second of NLTK's best parse, with 4 + 4 symbols and six words: more take minutes."""
+    from nltk import PCFG, InsideChartParser, Nonterminal, ProbabilisticProduction
+
+    n = m = 4
+    rng = np.random.default_rng(0)
+    rules = rng.dirichlet(np.ones((n + m) ** 2), n).reshape(n, n + m, n + m)
+    words = rng.dirichlet(np.ones(6), m)
+    names = [Nonterminal(f"N{i}") for i in range(n)] + [Nonterminal(f"P{i}") for i in range(m)]
+    productions = [
+        ProbabilisticProduction(names[a], (names[b], names[c]), prob=float(rules[a, b, c]))
+        for a in range(n)
+        for b in range(n + m)
+        for c in range(n + m)
+    ] + [ProbabilisticProduction(names[n + t], (f"w{w}",), prob=float(words[t, w])) for t in range(m) for w in range(6)]
+    chart = InsideChartParser(PCFG(names[0], productions))
+    spent, _ = timed(lambda: list(chart.parse([f"w{w}" for w in rng.integers(0, 6, 6)])))
+    return 6 / spent.cpu
+
+
+def main() -> None:
+    given = parser(__doc__)
+    given.add_argument("--quick", action="store_true")
+    options = given.parse_args()
+    sizes = [
+        (60, 120, 60, 10), (60, 120, 60, 20), (60, 120, 60, 30), (60, 120, 120, 20), (60, 120, 256, 20),
+        (1000, 2000, 60, 20), (1000, 2000, 256, 20), (1000, 2000, 256, 30),
+    ]  # fmt: skip
+    if options.quick:
+        sizes = [(10, 10, 8, 10), (20, 40, 8, 10)]
+    print(
+        "| symbols | rank | words | tokens/s, E-step | s, pass over 1M | peak so far |\n|---|---|---|---|---|---|",
+        flush=True,
+    )
+    for size in sizes:
+        print(row(*size, 400 if options.quick else 20_000), flush=True)
+    print("\n| 20 + 20 symbols | tokens/s |\n|---|---|")
+    print("\n".join(rivals(8 if options.quick else 20)))
+
+
+if __name__ == "__main__":
+    main()

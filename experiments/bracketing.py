@@ -1,0 +1,135 @@
+"""Constituents of dependency trees, and sentence F1 of binary trees against them.
+
+UD's dependency trees are turned into constituents: the words of each head's subtree (the head and all below it), if
+they are adjacent, are a constituent. Punctuation (UPOS PUNCT) is dropped first, and so are constituents of one word and
+that of the whole sentence. A head with several dependents gives one flat constituent, so no binary tree reaches
+F1 = 1; `ceiling` is the best that one can reach. Heads of multi-word tokens and empty nodes are skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from data import lines_of
+
+Span = tuple[int, int]
+
+
+class Bracketed(NamedTuple):
+    words: list[str]
+    spans: frozenset[Span]  # begin, end; neither single words nor the whole sentence
+
+
+class Row(NamedTuple):
+    word: str
+    is_punctuation: bool
+    head: int  # 0 for the root, else the number of the row from 1
+
+
+def dependency_trees(part: str) -> Iterator[list[Row]]:
+    """The sentences of EWT's train or dev."""
+    rows: list[Row] = []
+    for line in lines_of(f"labelled/ud-en-ewt.{part}.conllu.xz"):
+        if not line:
+            if rows:
+                yield rows
+            rows = []
+        elif not line.startswith("#"):
+            cells = line.split("\t")
+            if cells[0].isdigit():  # not 3-4 (a multi-word token) or 5.1 (an empty node)
+                rows.append(Row(cells[1].lower(), cells[3] == "PUNCT", int(cells[6])))
+    if rows:
+        yield rows
+
+
+def bracketed(rows: Sequence[Row]) -> Bracketed:
+    """Words and constituents of a dependency tree without its punctuation."""
+    n = len(rows)
+    yields: list[set[int]] = [set() for _ in range(n)]
+    for i in range(n):
+        if rows[i].is_punctuation:
+            continue
+        at, steps = i, 0
+        while at >= 0 and steps <= n:  # up to the root; a broken tree with a loop ends too
+            yields[at].add(i)
+            at, steps = rows[at].head - 1, steps + 1
+    place = {row: i for i, row in enumerate(i for i in range(n) if not rows[i].is_punctuation)}
+    words = [rows[i].word for i in place]
+    spans = set()
+    for inside in yields:
+        at_words = sorted(place[i] for i in inside)
+        if len(at_words) > 1 and at_words[-1] - at_words[0] + 1 == len(at_words) < len(words):
+            spans.add((at_words[0], at_words[-1] + 1))
+    return Bracketed(words, frozenset(spans))
+
+
+def ewt(part: str) -> list[Bracketed]:
+    return [b for b in map(bracketed, dependency_trees(part)) if b.words]
+
+
+def spans_of(tree: Any) -> set[Span]:
+    """Spans of a tree of nested tuples of words, without those of one word and the whole sentence."""
+    found: set[Span] = set()
+
+    def go(node: Any, begin: int) -> int:
+        if isinstance(node, str):
+            return begin + 1
+        end = begin
+        for part in node:
+            end = go(part, end)
+        found.add((begin, end))
+        return end
+
+    n = go(tree, 0)
+    return {(i, j) for i, j in found if 1 < j - i < n}
+
+
+def sentence_f1(gold: Iterable[frozenset[Span]], predicted: Iterable[set[Span]]) -> float:
+    """Mean F1 over the sentences that have a constituent to find, in per cent."""
+    values = []
+    for truth, found in zip(gold, predicted, strict=True):
+        if truth:
+            values.append(2 * len(truth & found) / (len(truth) + len(found)) if found else 0.0)
+    return 100 * float(np.mean(values))
+
+
+def right_branching(n: int) -> set[Span]:
+    return {(i, n) for i in range(1, n - 1)}
+
+
+def left_branching(n: int) -> set[Span]:
+    return {(0, j) for j in range(2, n)}
+
+
+def random_tree(n: int, rng: np.random.Generator) -> set[Span]:
+    """Spans of a tree whose split points are drawn evenly, from the top down."""
+    found: set[Span] = set()
+    stack = [(0, n)]
+    while stack:
+        i, j = stack.pop()
+        if j - i > 1:
+            found.add((i, j))
+            k = int(rng.integers(i + 1, j))
+            stack += [(i, k), (k, j)]
+    return {(i, j) for i, j in found if j - i < n}
+
+
+def ceiling(truth: frozenset[Span], n: int) -> set[Span]:
+    """Spans of a binary tree that has all constituents of the truth that do not cross, split to the right elsewhere."""
+    found: set[Span] = set()
+
+    def go(i: int, j: int) -> None:
+        if j - i < 2:
+            return
+        found.add((i, j))
+        splits = range(i + 1, j)
+        free = [k for k in splits if not any(i <= a < k < b <= j and (a, b) != (i, j) for a, b in truth)]
+        k = free[0] if free else i + 1
+        go(i, k)
+        go(k, j)
+
+    go(0, n)
+    return {(i, j) for i, j in found if j - i < n}

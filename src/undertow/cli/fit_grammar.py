@@ -1,0 +1,62 @@
+"""undertow fit grammar: from text or a corpus to a context-free grammar."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import click
+
+from undertow.cli.fitting import Options, fit_and_save, model_options, open_or_read, size_of, text_options
+from undertow.models.grammar.model import (
+    Grammar,
+)  # not late: --help shows its defaults, and they are written there alone
+
+OPTIONS: Options = {
+    "--nonterminals": ("n_nonterminals", click.IntRange(1), "Number of symbols of phrases."),
+    "--preterminals": ("n_preterminals", click.IntRange(1), "Number of symbols of words."),
+    "--rank": ("rank", click.IntRange(1), "Features between a rule's symbol and its children."),
+    "--init": ("init", click.Choice(["auto", "clusters", "random"]), "Where EM begins."),
+    "--iterations": ("n_iter", click.IntRange(1), "Passes over the text."),
+    "--chunks": ("n_chunks", click.IntRange(1), "Parts of the text after which parameters are renewed."),
+    "--smoothing": ("smoothing", float, "Multiplies all pseudo-counts; 0 is maximum likelihood."),
+    "--max-length": ("max_length", click.IntRange(1), "Longer sentences are left out."),
+    "--validation": ("validation", float, "Share of the text, its end, held out to stop early."),
+    "--seed": ("random_state", click.IntRange(0), "Makes the run repeatable."),
+}
+
+
+@click.command()
+@click.argument("inputs", nargs=-1, required=True)
+@click.option("-o", "--out", required=True, type=click.Path(), help="Model directory to write.")
+@model_options(Grammar, OPTIONS)
+@text_options
+def command(**given: Any) -> None:
+    """Fit a probabilistic context-free grammar by EM and save it.
+
+    INPUTS is one corpus directory, or text files, from which a corpus is built beside the model. Ctrl-C during the fit
+    keeps the last finished pass and saves it; after a kill the same command goes on.
+    """
+    model = Grammar(n_jobs=given["jobs"], **{parameter: given[parameter] for parameter, _, _ in OPTIONS.values()})
+
+    def report(corpus: Any) -> dict[str, Any]:
+        facts = size_of(corpus) | {
+            "sentences": model.n_sentences_,
+            "passes": len(model.history_),
+            "planned_passes": model.n_iter,
+            "objective": round(model.history_[-1], 6),
+            "perplexity_in_training": round(math.exp(-model.history_[-1]), 2),
+        }
+        if model.validation_history_:
+            facts["perplexity_held_out"] = round(math.exp(-max(model.validation_history_)), 2)
+        return facts
+
+    fit_and_save(
+        model,
+        given,
+        read=lambda progress, engine, facts: open_or_read(given, ".grammar", progress, facts),
+        report=report,
+        planned=model.n_iter,
+        unit="pass",
+        line=lambda event: f"perplexity {math.exp(-event.objective):.2f}",
+    )
