@@ -23,13 +23,13 @@ ARROWS = {
     "storage": {"errors", "files", "atomic", "models", "text", "tensor_file", "undertow"},
     "results": {"errors", "progress", "files", "atomic", "engine", "kernels", "models", "text", "storage"},
     "view": {"errors", "files", "atomic", "models", "text", "results"},
-    "adapters": {"errors", "files", "atomic", "models", "text"},
+    "adapters": {"errors", "files", "atomic", "kernels", "models", "text", "storage", "results"},
     "neural": {"errors", "progress", "engine", "kernels", "models", "text"},
     "cli": {
         *("errors", "progress", "files", "atomic", "engine", "models", "text", "storage", "results", "view"),
         *("adapters", "undertow"),
     },
-    "undertow": {"text", "models", "results", "storage"},
+    "undertow": {"text", "models", "results", "storage", "adapters"},
 }
 # Third-party packages a room may use, where that is a promise
 OUTSIDE = {

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from undertow.adapters.document_encoder import DocumentEncoder
     from undertow.models.dynamic.model import DynamicEmbedding
     from undertow.models.factorial.model import FactorialHMM
     from undertow.models.hmm.model import HMM
@@ -29,6 +30,7 @@ _WHERE = {
     "Events": ("undertow.text.events", "Events"),
     "LDS": ("undertow.models.lds.model", "LDS"),
     "FactorialHMM": ("undertow.models.factorial.model", "FactorialHMM"),
+    "DocumentEncoder": ("undertow.adapters.document_encoder", "DocumentEncoder"),
     "Corpus": ("undertow.text.corpus", "Corpus"),
     "LagCounts": ("undertow.text.lag_counts", "LagCounts"),
     "Tokenizer": ("undertow.text.tokenizer", "Tokenizer"),
@@ -45,6 +47,7 @@ __all__ = [
     "LDS",
     "CRFTagger",
     "Corpus",
+    "DocumentEncoder",
     "DynamicEmbedding",
     "Events",
     "FactorialHMM",
