@@ -48,6 +48,7 @@ CASES: list[tuple[tuple[str, ...], str, Callable[[Path], Any]]] = [
     (("torch",), "torch", lambda _: HMM(2, parameterization="neural").fit([["a", "b"]])),
     (("sklearn",), "sklearn", lambda _: HMM().__sklearn_tags__()),
     (("sklearn",), "sklearn", lambda _: importlib.import_module("undertow.adapters.document_encoder")),
+    (("spacy", "thinc", "srsly"), "spacy", lambda _: importlib.import_module("undertow.adapters.spacy_pipe")),
     (("pyarrow",), "arrow", lambda place: open_writer(place / "v.parquet", "parquet", 2)),
     (("pyarrow", "zstandard", "compression"), "arrow", read_zstd),
     (("matplotlib",), "viz", lambda place: save_picture(sample_map(), place / "m.png")),

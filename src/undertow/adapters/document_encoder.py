@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from undertow.adapters.pooling import last_rows, maxima, state_counts, weighted_means
+from undertow.adapters.spacy_docs import parts_of
 from undertow.errors import InputError, NotFittedError, missing_extra, short
 from undertow.kernels.types import F32, F64
 from undertow.models.base import Estimator
@@ -260,7 +261,7 @@ class DocumentEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  #
                 pieces = list(split(document))
                 yield list(checked_sentences([pieces] if pieces and isinstance(pieces[0], str) else pieces)) or [[]]
             elif is_spacy_text(document):
-                yield list(checked_sentences(spacy_sentences(document))) or [[]]
+                yield list(checked_sentences(parts_of(document))) or [[]]
             elif isinstance(document, bytes | Mapping) or not isinstance(document, Iterable):
                 raise InputError(
                     f"Document {number} is {short(document)}, of type {type(document).__name__}: "
@@ -295,12 +296,6 @@ def as_list(X: Any) -> Iterable[Any]:
     if hasattr(X, "columns"):
         raise InputError("DocumentEncoder: give one column of the table, such as table['text'], not all of it.")
     return X if isinstance(X, list) else list(X)
-
-
-def spacy_sentences(doc: Any) -> list[Any]:
-    """The sentences of a Doc or Span, or all of it where no component has divided it."""
-    whole = getattr(doc, "doc", doc)
-    return list(doc.sents) if whole.has_annotation("SENT_START") else [doc]
 
 
 def document_batches(documents: Iterable[Document]) -> Iterator[list[Document]]:

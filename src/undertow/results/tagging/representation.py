@@ -351,11 +351,25 @@ class States(ModelFeatures):
     def options(self) -> dict[str, Any]:
         return {**super().options(), "method": self.method}
 
-    def features(self, sentences: Sentences) -> Features:
+    def states(self, sentences: Sentences) -> list[npt.NDArray[Any]]:
+        """The states of the tokens as arrays.
+
+        Parameters
+        ----------
+        sentences
+            Token lists.
+
+        Returns
+        -------
+        list of int arrays (n_tokens,), or (n_tokens, n_layers)
+            One for each sentence.
+        """
         method = self.method or STATE_METHODS.get(self.model.kind)
         chosen = {} if method is None else {"method": method}
-        codes = self._ask(lambda X: self.model.decode(X, **chosen), sentences)  # type: ignore[attr-defined]
-        return [[_layers(row) for row in _flat(c).tolist()] for c in codes]
+        return self._ask(lambda X: self.model.decode(X, **chosen), sentences)  # type: ignore[attr-defined]
+
+    def features(self, sentences: Sentences) -> Features:
+        return [[_layers(row) for row in _flat(c).tolist()] for c in self.states(sentences)]
 
 
 def _flat(a: npt.NDArray[Any]) -> npt.NDArray[Any]:
