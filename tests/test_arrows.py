@@ -21,6 +21,7 @@ ARROWS = {
     "text": {"errors", "progress", "files", "atomic", "tensor_file", "engine", "kernels"},
     "models": {"errors", "progress", "files", "atomic", "engine", "kernels", "text"},
     "storage": {"errors", "files", "atomic", "models", "text", "tensor_file", "undertow"},
+    "index": {"errors", "engine", "kernels", "models", "text"},
     "results": {"errors", "progress", "files", "atomic", "engine", "kernels", "models", "text", "storage"},
     "view": {"errors", "files", "atomic", "models", "text", "results"},
     "adapters": {"errors", "files", "atomic", "kernels", "models", "text", "storage", "results"},

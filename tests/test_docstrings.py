@@ -19,7 +19,7 @@ import undertow
 
 docscrape = pytest.importorskip("numpydoc.docscrape", reason="numpydoc is not installed")
 
-ROOMS = ("undertow", "undertow.results", "undertow.results.tagging", "undertow.neural")
+ROOMS = ("undertow", "undertow.index", "undertow.results", "undertow.results.tagging", "undertow.neural")
 
 
 class Public(NamedTuple):
