@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 REPO = Path(__file__).parents[1]
-TUTORIALS = [*sorted((REPO / "docs" / "tutorials").glob("*.md")), REPO / "docs" / "tagging.md"]
+TUTORIALS = [*sorted((REPO / "docs" / "tutorials").glob("*.md")), REPO / "docs" / "tagging.md", REPO / "docs" / "adapters.md"]
 
 
 def python_blocks(path: Path) -> list[str]:
@@ -22,6 +22,9 @@ def python_blocks(path: Path) -> list[str]:
 def test_tutorials_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if "CRFTagger" in path.read_text():
         pytest.importorskip("pycrfsuite", reason="python-crfsuite is not installed")
+    if "import spacy" in path.read_text():
+        pytest.importorskip("spacy", reason="spaCy is not installed")
+        pytest.importorskip("undertow.adapters.spacy_pipe")  # where the installation does not know the entry point yet
     monkeypatch.chdir(tmp_path)
     blocks = python_blocks(path)
     assert blocks
