@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 REPO = Path(__file__).parents[1]
-TUTORIALS = [*sorted((REPO / "docs" / "tutorials").glob("*.md")), REPO / "docs" / "tagging.md", REPO / "docs" / "adapters.md"]
+DOCS = REPO / "docs"
+TUTORIALS = [*sorted((DOCS / "tutorials").glob("*.md")), DOCS / "tagging.md", DOCS / "adapters.md"]
 
 
 def python_blocks(path: Path) -> list[str]:
