@@ -23,15 +23,19 @@ ARROWS = {
     "models": {"errors", "progress", "files", "atomic", "constraints", "engine", "kernels", "text"},
     "storage": {"errors", "files", "atomic", "models", "text", "tensor_file", "undertow"},
     "questions": {"errors", "progress", "constraints", "engine", "kernels", "models", "text"},
+    "index": {"errors", "engine", "kernels", "models", "text"},
     "results": {"errors", "progress", "files", "atomic", "engine", "kernels", "models", "text", "storage", "questions"},
     "view": {"errors", "files", "atomic", "kernels", "models", "text", "questions", "results"},
-    "adapters": {"errors", "files", "atomic", "constraints", "engine", "models", "questions", "text"},
+    "adapters": {
+        *("errors", "files", "atomic", "constraints", "engine", "kernels", "models", "questions", "text", "storage"),
+        "results",
+    },
     "neural": {"errors", "progress", "engine", "kernels", "models", "text"},
     "cli": {
         *("errors", "progress", "files", "atomic", "engine", "models", "text", "storage", "results", "view"),
         *("adapters", "constraints", "questions", "undertow"),
     },
-    "undertow": {"text", "models", "questions", "results", "storage"},
+    "undertow": {"text", "models", "questions", "results", "storage", "adapters"},
 }
 # Third-party packages a room may use, where that is a promise
 OUTSIDE = {

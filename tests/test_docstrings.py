@@ -19,7 +19,10 @@ import undertow
 
 docscrape = pytest.importorskip("numpydoc.docscrape", reason="numpydoc is not installed")
 
-ROOMS = ("undertow", "undertow.constraints", "undertow.results", "undertow.results.tagging", "undertow.neural")
+ROOMS = (
+    *("undertow", "undertow.constraints", "undertow.index", "undertow.results", "undertow.results.tagging"),
+    "undertow.neural",
+)
 
 
 class Public(NamedTuple):

@@ -47,6 +47,8 @@ CASES: list[tuple[tuple[str, ...], str, Callable[[Path], Any]]] = [
     (("torch",), "torch", lambda _: HMM(2, parameterization="neural").fit([["a", "b"]])),
     (("transformers",), "transformers", lambda _: importlib.import_module("undertow.adapters.transformers")),
     (("sklearn",), "sklearn", lambda _: HMM().__sklearn_tags__()),
+    (("sklearn",), "sklearn", lambda _: importlib.import_module("undertow.adapters.document_encoder")),
+    (("spacy", "thinc", "srsly"), "spacy", lambda _: importlib.import_module("undertow.adapters.spacy_pipe")),
     (("pyarrow",), "arrow", lambda place: open_writer(place / "v.parquet", "parquet", 2)),
     (("pyarrow", "zstandard", "compression"), "arrow", read_zstd),
     (("matplotlib",), "viz", lambda place: save_picture(sample_map(), place / "m.png")),
@@ -60,8 +62,9 @@ CASES: list[tuple[tuple[str, ...], str, Callable[[Path], Any]]] = [
 def test_a_missing_extra_is_named(
     missing: tuple[str, ...], extra: str, use: Callable[[Path], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ours = ("undertow.neural", "undertow.adapters.transformers")
-    for name in [n for n in sys.modules if n.split(".")[0] in missing or n.startswith(ours)]:
+    for name in [
+        n for n in sys.modules if n.split(".")[0] in missing or n.startswith(("undertow.neural", "undertow.adapters"))
+    ]:
         monkeypatch.delitem(sys.modules, name)
     for name in missing:
         monkeypatch.setitem(sys.modules, name, None)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from undertow.adapters.document_encoder import DocumentEncoder
     from undertow.models.dynamic.model import DynamicEmbedding
     from undertow.models.factorial.model import FactorialHMM
     from undertow.models.grammar.model import Grammar
@@ -32,6 +33,7 @@ _WHERE = {
     "Grammar": ("undertow.models.grammar.model", "Grammar"),
     "LDS": ("undertow.models.lds.model", "LDS"),
     "FactorialHMM": ("undertow.models.factorial.model", "FactorialHMM"),
+    "DocumentEncoder": ("undertow.adapters.document_encoder", "DocumentEncoder"),
     "Corpus": ("undertow.text.corpus", "Corpus"),
     "LagCounts": ("undertow.text.lag_counts", "LagCounts"),
     "Tokenizer": ("undertow.text.tokenizer", "Tokenizer"),
@@ -50,6 +52,7 @@ __all__ = [
     "LDS",
     "CRFTagger",
     "Corpus",
+    "DocumentEncoder",
     "DynamicEmbedding",
     "Events",
     "Evidence",

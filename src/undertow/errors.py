@@ -41,6 +41,12 @@ class InputError(UndertowError, ValueError):
     """The text, table or argument that was given cannot be used."""
 
 
+class UnknownWordError(InputError, KeyError):
+    """A word was asked for that the vocabulary does not have."""
+
+    __str__ = Exception.__str__  # KeyError shows the repr of its sentence
+
+
 class FormatError(UndertowError, ValueError):
     """A directory or file written by undertow is missing a part, damaged, or from another version."""
 

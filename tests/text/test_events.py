@@ -137,6 +137,23 @@ def test_bad_files_are_refused_with_their_line(tmp_path: Path, name: str, text: 
         Events.build(tmp_path / "nowhere.csv")
 
 
+@pytest.mark.parametrize("suffix", ["jsonl", "csv"])
+def test_documents_are_no_events(tmp_path: Path, suffix: str) -> None:
+    """Each document would be an entity seen once, and a map of them means nothing."""
+    speech = "We the people " * 100
+    if suffix == "jsonl":
+        line = {"year": 1790, "speaker": "Washington", "speech": speech}
+        (tmp_path / "a.jsonl").write_text(json.dumps(line) + "\n")
+    else:
+        (tmp_path / "a.csv").write_text(f"year,speaker,speech\n1790,Washington,{speech}\n")
+    with pytest.raises(InputError, match="undertow events") as e:
+        Events.build(tmp_path / f"a.{suffix}")
+    assert "line" in str(e.value) and "speech" in str(e.value) and is_one_sentence(str(e.value))
+    title = "A very long title of a paper: " * 9  # is a name
+    (tmp_path / "b.csv").write_text(f"year,author,title\n1790,Ann,{title}\n")
+    assert Events.build(tmp_path / "b.csv").n_events == 1
+
+
 def test_times() -> None:
     assert order_times([2003, 2001, 2001]) == ([2001, 2003], [0, 2])
     assert order_times([0.5, 1.0, 2.0]) == ([0.5, 1.0, 2.0], [0, 0.5 / 0.75, 1 / 0.75])

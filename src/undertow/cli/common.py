@@ -109,10 +109,12 @@ def progress_bar() -> Iterator[ProgressFn]:
     from tqdm import tqdm
 
     bar: Any = None
+    stage: str | None = None  # of the bar; versions of tqdm differ in what bar.desc is
 
     def draw(p: Progress) -> None:
-        nonlocal bar
-        if bar is None or bar.desc != p.stage + ": ":
+        nonlocal bar, stage
+        if p.stage != stage:
+            stage = p.stage
             if bar is not None:
                 bar.close()
             bar = tqdm(

@@ -10,7 +10,7 @@ import click
 
 from undertow.cli.common import json_option, overwrite_option, progress_bar, show
 
-VECTORS = {".txt": "word2vec-text", ".bin": "word2vec-binary"}
+VECTORS = {".txt": "word2vec-text", ".vec": "word2vec-text", ".bin": "word2vec-binary"}
 MAPS = {".csv": "csv", ".png": "png", ".svg": "svg", ".gif": "gif", ".mp4": "mp4"}
 SUFFIXES = {**VECTORS, **MAPS}
 # the formats that an option applies to
@@ -26,7 +26,7 @@ OPTIONS = {"time": ("png", "svg"), "title": ("png", "svg", "gif", "mp4"), "fps":
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(list(SUFFIXES.values())),
+    type=click.Choice(list(dict.fromkeys(SUFFIXES.values()))),
     help="Output format.  [default: by the file suffix]",
 )
 @click.option("--time", help="Time to draw (png, svg).  [default: the last]")
@@ -70,7 +70,9 @@ def command(model: str, out: str, format_: str | None, overwrite: bool, as_json:
 def _vectors(opened: Any, out: str, chosen: str, overwrite: bool) -> dict[str, Any]:
     from undertow.adapters.word2vec import word2vec_rows, write_word2vec
 
-    words, vectors = opened.vocabulary_.words, opened.word_vectors()
+    vectors = opened.word_vectors()
+    known = vectors.any(axis=1)  # zeros stand for a word that the text never had: in most texts the unknown word
+    words, vectors = [w for w, k in zip(opened.vocabulary_.words, known.tolist(), strict=True) if k], vectors[known]
     binary = chosen == "word2vec-binary"
     if out == "-":
         sys.stdout.buffer.writelines(word2vec_rows(words, vectors, binary))

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from undertow.errors import InputError, NotFittedError, missing_extra, short
+from undertow.errors import InputError, NotFittedError, UnknownWordError, missing_extra, short
 from undertow.models.constraints import Constraint, Whole
 from undertow.text.corpus import Corpus
 from undertow.text.tokenizer import check_rule, checked_sentences
@@ -169,6 +169,21 @@ class Estimator(abc.ABC):
             if name.endswith("_") and not name.startswith("_") and "history_" not in vars(self):
                 raise self._not_fitted()
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    # --- words ------------------------------------------------------------------------------------------
+
+    def __contains__(self, word: object) -> bool:
+        """Whether a word is in the vocabulary."""
+        self._check_fitted()
+        if "vocabulary_" not in vars(self):
+            raise InputError(f"{type(self).__name__} has no vocabulary in which a word could be.")
+        return word in self.vocabulary_
+
+    def _word_id(self, word: object) -> int:
+        """The id of a word of the vocabulary."""
+        if not isinstance(word, str) or word not in self:
+            raise UnknownWordError(f"The word {short(word)} is not in the vocabulary: ask for one that is.")
+        return self.vocabulary_.id(word)
 
     # --- scikit-learn -----------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from undertow.text.decompress import open_source, packing_suffix, shown, uncompr
 from undertow.text.events import Events, Record, pick_columns
 
 MAX_FIELD = 1 << 20
+LONGEST_NAME = 300  # characters: titles of papers are names too, but a longer one is a text
 
 
 def text_lines(name: str) -> Iterator[str]:
@@ -59,10 +60,25 @@ def suffix_of(name: str) -> str:
 
 
 def read_events(name: str) -> tuple[Iterator[Record], tuple[str, str]]:
-    """The records of an events file and the names of its two kinds."""
+    """The records of an events file and the names of its two kinds; a file of documents is refused."""
     if suffix_of(name) in (".jsonl", ".ndjson"):
-        return _read_json(name)
-    return _read_table(name, "\t" if suffix_of(name) in (".tsv", ".tab") else ",")
+        records, kinds = _read_json(name)
+    else:
+        records, kinds = _read_table(name, "\t" if suffix_of(name) in (".tsv", ".tab") else ",")
+    return _with_names(records, kinds), kinds
+
+
+def _with_names(records: Iterator[Record], kinds: tuple[str, str]) -> Iterator[Record]:
+    """The records; an error where a whole text is in the place of a name, which would be an entity seen once."""
+    for record in records:
+        place, _, *names, _ = record
+        for kind, given in zip(kinds, names, strict=True):
+            if isinstance(given, str) and len(given) > LONGEST_NAME:
+                raise InputError(
+                    f"{place}: {kind} holds a text of {len(given):,} characters where an event has a name: count its "
+                    f"words first, with undertow events --time ... --rows ... --columns {kind}."
+                )
+        yield record
 
 
 def _read_json(name: str) -> tuple[Iterator[Record], tuple[str, str]]:

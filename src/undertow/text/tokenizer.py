@@ -26,6 +26,7 @@ spaces need one.
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
@@ -222,6 +223,25 @@ def check_rule(described: Any) -> None:
     raise InputError(f"The tokenizer {short(described, 200)} is not one that undertow writes.")
 
 
+def tokenizer_from(described: Any) -> Tokenizer:
+    """The tokenizer that `describe` described; for text of unknown origin (None) the words rule that leaves numbers.
+
+    Raises
+    ------
+    InputError
+        If the text was split by a function, which no description holds.
+    """
+    check_rule(described)
+    if described is None:
+        return Tokenizer(numbers="keep")
+    if described["rule"] == "callable":
+        raise InputError(
+            f"The model's text was split by the function {short(described['name'])}, which is not saved with it: "
+            "split new text with it, and give token lists."
+        )
+    return Tokenizer(**{name: value for name, value in described.items() if name != "version"})
+
+
 def number_sentences(sentences: Any) -> TokenizedText:
     """Token lists to numbered tokens, with each new word checked once; empty sentences are dropped."""
     types: dict[str, int] = {}
@@ -247,13 +267,19 @@ def number_sentences(sentences: Any) -> TokenizedText:
 
 
 def checked_sentences(X: Any) -> Iterator[list[str]]:
-    """Sentences as lists of strings, refusing what only looks like them, above all plain strings."""
-    if isinstance(X, str | bytes | Mapping) or not isinstance(X, Iterable):
+    """Sentences as lists of strings, refusing what only looks like them, above all plain strings.
+
+    A Doc or Span of spaCy is a sentence too; its tokens of white space are left out.
+    """
+    if isinstance(X, str | bytes | Mapping) or not isinstance(X, Iterable) or is_spacy_text(X):
         raise InputError(
             f"Text must be a Corpus or an iterable of token lists, not {type(X).__name__}: "
             'give for example [["the", "river"], ["the", "bank"]].'
         )
     for i, sentence in enumerate(X):
+        if is_spacy_text(sentence):
+            yield [token.text for token in sentence if not token.is_space]
+            continue
         if isinstance(sentence, str | bytes):
             raise InputError(
                 f"Sentence {i} is a string, {short(sentence)}, not a list of tokens: "
@@ -271,6 +297,12 @@ def checked_sentences(X: Any) -> Iterator[list[str]]:
                     "every token must be a string."
                 )
         yield tokens
+
+
+def is_spacy_text(value: Any) -> bool:
+    """Whether this is a Doc or Span of spaCy, which is not imported for that: without it there are none."""
+    tokens = sys.modules.get("spacy.tokens")
+    return tokens is not None and isinstance(value, (tokens.Doc, tokens.Span))
 
 
 def _number(out: NDArray[np.uint8], bounds: NDArray[np.int64], lengths: NDArray[np.int64]) -> TokenizedText:

@@ -682,9 +682,7 @@ class LDS(Estimator):
         if isinstance(word, str):
             if position is not None:
                 raise InputError("position goes with a sentence, a list of tokens; a word alone has none.")
-            if word not in self.vocabulary_:
-                raise InputError(f"The word {word!r} is not in the vocabulary.")
-            itself = self.vocabulary_.id(word)
+            itself = self._word_id(word)
             query = self._tables.word_vectors[itself]
         else:
             tokens = list(word)
@@ -692,7 +690,66 @@ class LDS(Estimator):
                 raise InputError(f"Give the position of the token: 0 to {len(tokens) - 1}.")
             itself = self.vocabulary_.id(tokens[position])
             query = self.transform([tokens], "smooth")[0][position]
-        return queries.neighbors(self._tables, self.vocabulary_, query, itself, n, self.min_count)
+        return queries.neighbors(self._tables, self.vocabulary_, query, [itself], n, self.min_count)
+
+    def __getitem__(self, word: str) -> F32:
+        """The vector (h,) of a word, a row of `word_vectors`."""
+        self._check_fitted()
+        vector: F32 = self._tables.word_vectors[self._word_id(word)]
+        return vector
+
+    def similarity(self, a: str, b: str) -> float:
+        """The cosine of the vectors of two words.
+
+        Parameters
+        ----------
+        a, b
+            Words of the vocabulary.
+
+        Returns
+        -------
+        float
+            From −1 to 1.
+
+        Raises
+        ------
+        UnknownWordError
+            If one is not in the vocabulary.
+        """
+        return float(self[a] @ self[b])
+
+    def most_similar(
+        self, positive: str | Sequence[str] = (), negative: str | Sequence[str] = (), topn: int = 10
+    ) -> list[Neighbor]:
+        """The words nearest to the sum of the vectors of some words minus those of others, as gensim has it.
+
+        Parameters
+        ----------
+        positive, negative
+            A word or several; they are left out of the answer.
+        topn
+            How many.
+
+        Returns
+        -------
+        list of Neighbor
+            Words seen at least `min_count` times, nearest first.
+
+        Raises
+        ------
+        UnknownWordError
+            If one is not in the vocabulary.
+        InputError
+            If no word is given, or `topn` is not a whole number.
+        """
+        self._check_fitted()
+        Whole(0).check("most_similar", "topn", topn)
+        signed = [[x] if isinstance(x, str) else list(x) for x in (positive, negative)]
+        plus, minus = ([self._word_id(word) for word in words] for words in signed)
+        if not plus and not minus:
+            raise InputError("most_similar needs at least one word.")
+        query = queries.direction(self._tables.word_vectors, plus, minus)
+        return queries.neighbors(self._tables, self.vocabulary_, query, plus + minus, int(topn), self.min_count)
 
     def transitions(self, n: int = 10, *, n_words: int = 5) -> list[Transition]:
         """The strongest transitions of the hidden state, as words (Table 1 of the paper).

@@ -277,12 +277,19 @@ def frequent_words(vocabulary: Vocabulary, min_count: int) -> NDArray[np.bool_]:
     return frequent
 
 
+def direction(vectors: F32, positive: list[int], negative: list[int]) -> F32:
+    """The unit vector of the sum of some rows minus others; zeros where they cancel out."""
+    total = vectors[positive].sum(axis=0) - vectors[negative].sum(axis=0)
+    length = np.linalg.norm(total)
+    return np.asarray(total / length if length > 0 else total, dtype=np.float32)
+
+
 def neighbors(
-    tables: LDSTables, vocabulary: Vocabulary, query: F32, itself: int, n: int, min_count: int
+    tables: LDSTables, vocabulary: Vocabulary, query: F32, left_out: list[int], n: int, min_count: int
 ) -> list[Neighbor]:
-    """The n frequent words nearest to a unit vector; the word `itself` is left out."""
+    """The n frequent words nearest to a unit vector, some words left out."""
     allowed = frequent_words(vocabulary, min_count)
-    allowed[itself] = False
+    allowed[left_out] = False
     best, cosines = nearest(tables.word_vectors, query, n, allowed)
     return [Neighbor(vocabulary.words[i], float(c)) for i, c in zip(best, cosines, strict=True)]
 

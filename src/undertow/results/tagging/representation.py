@@ -437,11 +437,25 @@ class States(ModelFeatures):
     def options(self) -> dict[str, Any]:
         return {**super().options(), "method": self.method}
 
-    def sparse_rows(self, sentences: Sentences) -> SparseRows:
+    def states(self, sentences: Sentences) -> list[npt.NDArray[Any]]:
+        """The states of the tokens as arrays.
+
+        Parameters
+        ----------
+        sentences
+            Token lists.
+
+        Returns
+        -------
+        list of int arrays (n_tokens,), or (n_tokens, n_layers)
+            One for each sentence.
+        """
         method = self.method or STATE_METHODS.get(self.model.kind)
         chosen = {} if method is None else {"method": method}
-        codes = self._ask(lambda X: self.model.decode(X, **chosen), sentences)  # type: ignore[attr-defined]
-        rows = _side_by_side([_flat(c) for c in codes])
+        return self._ask(lambda X: self.model.decode(X, **chosen), sentences)  # type: ignore[attr-defined]
+
+    def sparse_rows(self, sentences: Sentences) -> SparseRows:
+        rows = _side_by_side([_flat(c) for c in self.states(sentences)])
         n, n_layers = rows.shape
         # one number for a layer and its state
         found, ids = np.unique(rows.astype(np.int64) * n_layers + np.arange(n_layers), return_inverse=True)
