@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from html import escape
-from pathlib import Path
 
-from undertow.atomic import finished_file
 from undertow.models.grammar.trees import Constituent, Tree
-from undertow.view.corpus_page import STYLE
+from undertow.view.document import document, save_page, text
 
 LETTER, GAP, STEP, BASE = 8.2, 20.0, 44.0, 30.0  # widths of a letter and between words, height of a level, of the words
-POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 TREE_STYLE = """
 .tree { overflow-x: auto; border-bottom: 1px solid var(--line); padding: .6rem 0 1rem; }
 .tree svg { width: auto; max-width: none; } .tree .word { fill: var(--ink); font-size: 15px; }
@@ -35,17 +31,12 @@ def tree_page(trees: Sequence[Tree], *, title: str = "Trees") -> str:
     str
         HTML.
     """
-    return "".join(
-        [
-            "<!doctype html><html lang=en><meta charset=utf-8>",
-            f'<meta http-equiv=Content-Security-Policy content="{POLICY}">',
-            "<meta name=viewport content='width=device-width,initial-scale=1'>",
-            f"<title>{escape(title)}</title><style>{STYLE}{TREE_STYLE}</style><h1>{escape(title)}</h1>",
-            "<p class=faint>Above each constituent its symbol and the probability that its words belong together.</p>",
-            *(f"<div class=tree>{drawing(tree)}</div>" for tree in trees if tree.words),
-            "</html>\n",
-        ]
-    )
+    body = [
+        f"<h1>{text(title)}</h1>",
+        "<p class=faint>Above each constituent its symbol and the probability that its words belong together.</p>",
+        *(f"<div class=tree>{drawing(tree)}</div>" for tree in trees if tree.words),
+    ]
+    return document(title, "\n".join(body), more_style=TREE_STYLE)
 
 
 def save_trees(
@@ -62,8 +53,7 @@ def save_trees(
     overwrite
         Whether an existing file may be replaced.
     """
-    with finished_file(Path(path), overwrite=overwrite) as staged:
-        staged.write_text(tree_page(trees, title=title), encoding="utf-8")
+    save_page(tree_page(trees, title=title), path, overwrite=overwrite)
 
 
 def drawing(tree: Tree) -> str:
@@ -80,10 +70,10 @@ def drawing(tree: Tree) -> str:
     height = BASE + STEP * max(level for _, level in places.values()) + 24
     branches = "".join(_branch(c, places, height) for c in tree.constituents)
     words = "".join(
-        f"<text class=word x={places[i, i + 1][0]:.1f} y={height - 10:.1f} text-anchor=middle>{escape(word)}</text>"
+        f"<text class=word x={places[i, i + 1][0]:.1f} y={height - 10:.1f} text-anchor=middle>{text(word)}</text>"
         for i, word in enumerate(tree.words)
     )
-    label = escape(" ".join(tree.words), quote=True)
+    label = text(" ".join(tree.words))
     return f'<svg width={x:.0f} height={height:.0f} role=img aria-label="{label}">{branches}{words}</svg>'
 
 

@@ -1,7 +1,7 @@
 """Inside–outside of low-rank grammars: tokens a second against symbols, rank and length; a dense CYK and NLTK beside.
 
-    OMP_NUM_THREADS=1 .venv/bin/python benchmarks/grammar.py            # about 5 minutes
-    .venv/bin/python benchmarks/grammar.py --quick
+    OMP_NUM_THREADS=1 .venv/bin/python benchmarks/charts.py            # about 5 minutes
+    .venv/bin/python benchmarks/charts.py --quick
 
 Random grammars and words: time does not depend on the numbers. `pass over 1M` is the processor time of one EM pass over
 a million tokens (E-step and the counts of the symbols), extrapolated from the tokens read. The dense twin sums over
