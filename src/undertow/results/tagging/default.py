@@ -84,7 +84,7 @@ def default_parts(text: Corpus, random_state: Any, n_jobs: int | None) -> tuple[
 
     n_states = min(80, n_tokens // 250, n_words // 10)
     if n_states >= 8:
-        # from clusters, not at random: on 35,000 to 1.4 M tokens four passes from a random start taught a tagger nothing
+        # from clusters, not at random: on 35,000 to 1.4 M tokens four passes from a random start did not help
         hmm = HMM(n_states, n_blocks=1, n_iter=4, n_chunks=8, init="clusters", **common)
         parts.append(
             Part(hmm, lambda m: Posteriors(m, window=1, pieces=True, casing="known"), False, 6e-8 * n_tokens * n_states)
