@@ -97,9 +97,7 @@ def test_little_text_is_said_in_a_sentence(place: Path) -> None:
     (place / "few").write_text("A few words only.\n")
     done = run(*COMMAND.replace("*.txt", "few").split())
     (line,) = done.stderr.strip().split("\n")
-    assert (
-        done.returncode == 0 and line.startswith("undertow: The text has 5 tokens of 5 ") and line.endswith("without.")
-    )
+    assert done.returncode == 0 and line.startswith("undertow: The text has 5 tokens of ") and line.endswith("without.")
 
 
 def test_a_failed_command_leaves_the_way_clear(place: Path) -> None:

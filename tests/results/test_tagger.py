@@ -134,7 +134,7 @@ def test_all_forms_of_text(tmp_path: Path) -> None:
     for name, part in (("a.txt", X[:400]), ("b.txt", X[400:])):
         (tmp_path / name).write_text("".join(" ".join(s) + "\n" for s in part))
     names = [tmp_path / "a.txt", str(tmp_path / "b.txt")]
-    corpus = Corpus.build(names, tmp_path / "c")
+    corpus = Corpus.build(names, tmp_path / "c", vocab_size=None, min_count=2)
     found = []
     for text in (corpus, str(tmp_path / "c"), [tmp_path / "c"], names, str(tmp_path / "?.txt"), X, (s for s in X)):
         with warnings.catch_warnings():

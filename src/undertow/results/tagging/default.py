@@ -60,7 +60,7 @@ def default_parts(text: Corpus, random_state: Any, n_jobs: int | None) -> tuple[
         parts.append(
             Part(
                 lds,
-                lambda m: Vectors(m, "type", scale=3.0, window=0, pieces=True),
+                lambda m: Vectors(m, "type", scale=2.0, window=0, pieces=True, casing="frequent"),
                 True,
                 4e-6 * n_words * h + 1e-6 * n_tokens,
             )
@@ -73,7 +73,10 @@ def default_parts(text: Corpus, random_state: Any, n_jobs: int | None) -> tuple[
         clusters = WordClusters(n_clusters, n_iter=12, **common)
         parts.append(
             Part(
-                clusters, lambda m: Paths(m, window=2, pieces=True), True, 3e-7 * n_words * n_clusters + 2e-6 * n_tokens
+                clusters,
+                lambda m: Paths(m, window=2, pieces=True, casing="known"),
+                True,
+                3e-7 * n_words * n_clusters + 2e-6 * n_tokens,
             )
         )
     else:
@@ -81,9 +84,11 @@ def default_parts(text: Corpus, random_state: Any, n_jobs: int | None) -> tuple[
 
     n_states = min(80, n_tokens // 250, n_words // 10)
     if n_states >= 8:
-        # from clusters, not at random: on 35,000 to 1.4 M tokens four passes from a random start taught it nothing
+        # from clusters, not at random: on 35,000 to 1.4 M tokens four passes from a random start did not help
         hmm = HMM(n_states, n_blocks=1, n_iter=4, n_chunks=8, init="clusters", **common)
-        parts.append(Part(hmm, lambda m: Posteriors(m, window=1, pieces=True), False, 6e-8 * n_tokens * n_states))
+        parts.append(
+            Part(hmm, lambda m: Posteriors(m, window=1, pieces=True, casing="known"), False, 6e-8 * n_tokens * n_states)
+        )
     else:
         left_out.append("HMM posteriors")
     return parts, left_out

@@ -17,7 +17,8 @@ from undertow.progress import ProgressFn
 from undertow.text.corpus import MANIFEST, Corpus
 from undertow.text.reading import expand_inputs
 
-VOCABULARY_SIZE = 50_000  # of text that is read here; a Corpus brings its own
+# of text that is read here: words seen once are classes of unknown words; a Corpus brings its own vocabulary
+WORDS: dict[str, Any] = {"vocab_size": None, "min_count": 2, "unknown_classes": True}
 
 Files = str | os.PathLike[str]
 TextSource = Corpus | Files | Iterable[Files] | Iterable[Sequence[str]] | None
@@ -66,7 +67,7 @@ def open_text(text: TextSource, work: Path, n_jobs: int | None, progress: Progre
         raise InputError("text has both file names and token lists: give one kind.")
     if not any(map(len, items)):
         raise InputError("text has no token: give some, or leave it out.")
-    return Corpus.from_sentences(items, vocab_size=VOCABULARY_SIZE, unknown_classes=True)
+    return Corpus.from_sentences(items, **WORDS)
 
 
 def _corpus_of(names: list[Files]) -> Corpus:
@@ -85,11 +86,11 @@ def _corpus_of_files(names: list[Files], work: Path, n_jobs: int | None, progres
     if place.exists():
         return Corpus.open(place)
     n_processes = 1 if n_jobs is None else n_jobs
-    return Corpus.build(sources, place, vocab_size=VOCABULARY_SIZE, n_jobs=n_processes, progress=progress)
+    return Corpus.build(sources, place, n_jobs=n_processes, progress=progress, **WORDS)
 
 
 def _files_key(names: list[str]) -> str:
     """Hash of the files, by name, size and time of change, and of what is made of them."""
     facts = [(os.path.abspath(n), s.st_size, s.st_mtime_ns) for n in names if n != "-" for s in [os.stat(n)]]
     standard_input = os.urandom(8) if "-" in names else b""  # cannot be read again, so nothing is known to be of it
-    return hashlib.sha256(repr((facts, standard_input, VOCABULARY_SIZE)).encode()).hexdigest()[:24]
+    return hashlib.sha256(repr((facts, standard_input, WORDS)).encode()).hexdigest()[:24]
