@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 
 REPO = Path(__file__).parents[1]
-TUTORIALS = [*sorted((REPO / "docs" / "tutorials").glob("*.md")), *(REPO / "docs" / name for name in ("tagging.md", "questions.md"))]
+TUTORIALS = [
+    *sorted((REPO / "docs" / "tutorials").glob("*.md")),
+    *(REPO / "docs" / name for name in ("tagging.md", "questions.md")),
+]
 
 
 def python_blocks(path: Path) -> list[str]:

@@ -25,6 +25,7 @@ NEEDS = {
     "lds_rnn": ("torch",),
     "lds_start": (),
     "lds_transitions": (),
+    "queries": ("pycrfsuite",),
     "tagging_ner": ("pycrfsuite",),
     "tagging_pos": ("pycrfsuite",),
 }
