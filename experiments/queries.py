@@ -16,6 +16,7 @@ with 300 labelled ones; dev was scored once.
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -157,7 +158,14 @@ def main() -> None:
         found["tags"] = tagging((100,), SEEDS[:1], 1000) if options.quick else tagging(LABELLED, SEEDS, 10**6)
     page = table(found["masked"], found["tags"]) + words_from("queries", NOTES)
     print(page)
-    if not options.quick:
+    if options.quick:
+        asked, tags = found["masked"], found["tags"]["100"]
+        alone, both = (np.mean(tags[f"HMM, {name}"]) for name in ("labelled alone", "labelled and the rest"))
+        if not asked["both sides"] < asked["left to right"] or not both > alone:
+            sys.exit(
+                f"both sides have {asked['both sides']:.1f}; {both:.1%} tags right with the rest, {alone:.1%} alone"
+            )
+    else:
         write_page("queries", page, __file__, vars(options), data=found)
 
 

@@ -26,6 +26,7 @@ NEEDS = {
     "lds_rnn": ("torch",),
     "lds_start": (),
     "lds_transitions": (),
+    "queries": (),
     "steering": ("transformers",),
     "tagging_default": (),
     "tagging_ner": (),
