@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 REPO = Path(__file__).parents[1]
-RUN_PAGES = ("tagging", "constraints")
+RUN_PAGES = ("tagging", "constraints", "questions")
 TUTORIALS = [*sorted((REPO / "docs" / "tutorials").glob("*.md")), *(REPO / "docs" / f"{name}.md" for name in RUN_PAGES)]
 
 

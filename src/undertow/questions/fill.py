@@ -27,6 +27,7 @@ from undertow.questions.evidence import (
     observe_pieces,
     weights_of,
 )
+from undertow.text.vocabulary import Vocabulary
 
 
 class Gap(NamedTuple):
@@ -63,14 +64,14 @@ def fill(chain: TextChain, text: Evidence, n: int) -> list[Gap]:
     observed = checked_observed(chain, text)
     where = open_positions(observed)
     distributions = word_distributions(chain, observed, where, text)
-    return [Gap(t, top_words(chain, p, int(n))) for t, p in zip(where, distributions, strict=True)]
+    return [Gap(t, top_words(chain.vocabulary, p, int(n))) for t, p in zip(where, distributions, strict=True)]
 
 
-def top_words(chain: TextChain, p: F64, n: int) -> list[WordProbability]:
+def top_words(vocabulary: Vocabulary, p: F64, n: int) -> list[WordProbability]:
     """The n most probable words among those seen in training."""
-    p = np.where(chain.seen, p, -1.0)
+    p = np.where(vocabulary.counts > 0, p, -1.0)
     order = np.argsort(-p, kind="stable")[:n]
-    return [WordProbability(chain.vocabulary.words[i], float(p[i])) for i in order.tolist() if p[i] > 0]
+    return [WordProbability(vocabulary.words[i], float(p[i])) for i in order.tolist() if p[i] > 0]
 
 
 def word_distributions(chain: TextChain, observed: Observed, where: list[int], text: Evidence) -> list[F64]:

@@ -14,6 +14,10 @@ import numpy as np
 from undertow.errors import InputError
 from undertow.kernels.types import F64
 from undertow.models.base import Sentences
+from undertow.questions import mixture
+from undertow.questions.evidence import GAP_SIGN, as_evidence
+from undertow.questions.explain import masked_score
+from undertow.questions.fill import Gap
 from undertow.text.corpus import Corpus
 from undertow.text.vocabulary import Vocabulary
 
@@ -136,6 +140,66 @@ class Interpolation:
             weights = np.log(self.weights)[:, None]
         mixed = np.logaddexp.reduce(logs + weights, axis=0) if logs.shape[1] else np.empty(0)
         return np.split(mixed, np.cumsum(lengths)[:-1]) if lengths else []
+
+    def fill(self, text: Any, n: int = 10) -> list[Gap]:
+        """The words of the gaps of a text, each given everything on both sides of it.
+
+        Here one of the models is taken to have written the whole text, and the evidence says how probably each did.
+
+        Parameters
+        ----------
+        text
+            Tokens; None or "?" is a gap. A set allows some words, a mapping weighs them (see `Evidence`).
+        n
+            How many words for each gap.
+
+        Returns
+        -------
+        list of Gap
+            `position`, and `words` with their probabilities, most probable first.
+
+        Raises
+        ------
+        InputError
+            If the text is empty, or a model is no chain of states.
+        """
+        return mixture.fill(self.models, self.weights, as_evidence(text, gap_sign=GAP_SIGN), n)
+
+    def masked_log_probabilities(self, X: Sentences) -> list[F64]:
+        """log p(token | all other tokens of its sentence).
+
+        Parameters
+        ----------
+        X
+            Sentences.
+
+        Returns
+        -------
+        list of arrays (n_tokens,)
+            One for each sentence.
+        """
+        sentences = X if isinstance(X, Corpus | list | tuple) else list(X)
+        return mixture.masked_log_probabilities(self.models, self.weights, sentences)
+
+    def masked_perplexity(self, X: Sentences) -> float:
+        """Perplexity of the tokens, each given all other tokens of its sentence.
+
+        Parameters
+        ----------
+        X
+            Sentences.
+
+        Returns
+        -------
+        float
+            The inverse of the geometric mean of their probabilities.
+
+        Raises
+        ------
+        InputError
+            If there is no token.
+        """
+        return float(np.exp(-masked_score(self.masked_log_probabilities(X))))
 
     def _logs(self, X: Sentences) -> tuple[F64, list[int]]:
         """(models, tokens), and the lengths of the sentences."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -67,6 +67,11 @@ from undertow.models.fitting import (
 )
 from undertow.text.corpus import Corpus
 from undertow.text.tokenizer import checked_sentences
+
+if TYPE_CHECKING:
+    from undertow.questions.evidence import TextChain
+    from undertow.questions.explain import Comparison, Surprise
+    from undertow.questions.fill import Gap
 
 VIEWS = ("features", "posterior", "viterbi")
 EXACT_FIT = 10_000  # joint states up to which `inference="auto"` is exact: there it costs less than variational sweeps
@@ -550,6 +555,118 @@ class FactorialHMM(Estimator):
             out.extend(logs[a:b] for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True))
         return out
 
+    def fill(self, text: Any, n: int = 10) -> list[Gap]:
+        """The words of the gaps of a text, each given everything on both sides of it.
+
+        Parameters
+        ----------
+        text
+            Tokens; None or "?" is a gap. A set allows some words, a mapping weighs them (see `Evidence`).
+        n
+            How many words for each gap.
+
+        Returns
+        -------
+        list of Gap
+            `position`, and `words` with their probabilities, most probable first.
+
+        Raises
+        ------
+        InputError
+            If the text is empty, or there are more than 4,096 joint states.
+        """
+        from undertow.questions.evidence import GAP_SIGN, as_evidence
+        from undertow.questions.fill import fill
+
+        return fill(self._chain(), as_evidence(text, gap_sign=GAP_SIGN), n)
+
+    def masked_log_probabilities(self, X: Text) -> list[F64]:
+        """log p(token | all other tokens of its sentence).
+
+        Parameters
+        ----------
+        X
+            Sentences.
+
+        Returns
+        -------
+        list of arrays (n_tokens,)
+            One for each sentence.
+        """
+        params, out = self._chain().params, []
+        for ids, offsets in self._batches(X):
+            logs = params.log_both_sides(ids, offsets)
+            out += [logs[a:b] for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
+        return out
+
+    def masked_perplexity(self, X: Text) -> float:
+        """Perplexity of the tokens, each given all other tokens of its sentence.
+
+        Parameters
+        ----------
+        X
+            Sentences.
+
+        Returns
+        -------
+        float
+            The inverse of the geometric mean of their probabilities.
+
+        Raises
+        ------
+        InputError
+            If there is no token.
+        """
+        from undertow.questions.explain import masked_score
+
+        return float(np.exp(-masked_score(self.masked_log_probabilities(X))))
+
+    def compare(self, text: Any, position: int, words: Sequence[str]) -> list[Comparison]:
+        """How well some words fit a position, given both sides.
+
+        Parameters
+        ----------
+        text
+            Tokens, possibly with gaps (None); what stands at the position itself is not looked at.
+        position
+            Where, from 0.
+        words
+            Words of the vocabulary.
+
+        Returns
+        -------
+        list of Comparison
+            `word`, `probability`, `share` among the words given, and `log_odds` against the others, in their order.
+        """
+        from undertow.questions.evidence import as_evidence
+        from undertow.questions.explain import compare
+
+        return compare(self._chain(), as_evidence(text), position, words)
+
+    def surprise(self, X: Text) -> list[Surprise]:
+        """How surprising each token is, given the tokens before it and given all others, in bits.
+
+        Parameters
+        ----------
+        X
+            Sentences.
+
+        Returns
+        -------
+        list of Surprise
+            `tokens`, `left_to_right` and `both_sides`, one a sentence.
+        """
+        from undertow.questions.explain import surprises
+
+        return surprises(self, X if isinstance(X, Corpus) else list(X))
+
+    def _chain(self) -> TextChain:
+        """The product of the layers as one chain, for questions."""
+        from undertow.questions.factorial import product_chain
+
+        self._check_fitted()
+        return product_chain(self.params_, self.vocabulary_)
+
     def log_likelihoods(self, X: Text) -> F64:
         """Log-probability of each sentence, exact up to 100,000 joint states, beyond that the variational bound.
 
@@ -755,9 +872,9 @@ class FactorialHMM(Estimator):
         """
         self._check_fitted()
         from undertow.questions.continuations import probability
-        from undertow.questions.joint_chain import joint_chain
 
-        return probability(joint_chain(self.params_), self.vocabulary_, constraint, prefix, suffix, length)
+        params: Any = self._chain().params
+        return probability(params, self.vocabulary_, constraint, prefix, suffix, length)
 
     def generate(
         self,
@@ -800,9 +917,9 @@ class FactorialHMM(Estimator):
         """
         self._check_fitted()
         from undertow.questions.continuations import generate
-        from undertow.questions.joint_chain import joint_chain
 
-        params, rng = joint_chain(self.params_), check_random_state(random_state)
+        params: Any = self._chain().params
+        rng = check_random_state(random_state)
         return generate(params, self.vocabulary_, rng, prefix, suffix, length, constraint, n, temperature, method)
 
     # --- saving -----------------------------------------------------------------------------------------

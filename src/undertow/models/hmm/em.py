@@ -40,6 +40,10 @@ class Shard(NamedTuple):
     ids: NDArray[np.uint32]
     bounds: I64
 
+    def statistics(self, params: Params) -> Any:
+        """The expected counts of the E-step."""
+        return params.statistics(self.ids, self.bounds)
+
 
 def split_chunks(corpus: Corpus, n_chunks: int, carry: bool) -> list[list[Shard]]:
     """Chunks of whole sentences, each cut into shards. With `carry` a shard is one sequence; else each sentence is."""
@@ -153,7 +157,7 @@ class EMState(NamedTuple):
 def em_iterations(
     params: Params,
     m_step: Callable[[Any], Params],
-    chunks: list[list[Shard]],
+    chunks: Sequence[Sequence[Any]],
     n_iter: int,
     engine: Engine | None = None,
     *,
@@ -201,8 +205,8 @@ def perplexity_remark(log_likelihood: float, held_out: float | None) -> str:
 
 
 @one_blas_thread()  # in worker processes too, whose BLAS may use any number of threads
-def _statistics(params: Params, shard: Shard) -> Any:
-    return params.statistics(shard.ids, shard.bounds)
+def _statistics(params: Params, shard: Any) -> Any:
+    return shard.statistics(params)
 
 
 def _add(a: Any, b: Any) -> Any:

@@ -53,6 +53,7 @@ from undertow.models.fitting import (
 from undertow.models.hmm import em as hmm_em
 from undertow.models.hmm import queries as hmm_queries
 from undertow.models.hmm import storage as hmm_storage
+from undertow.models.hmm import tagged as hmm_tagged
 from undertow.models.hmm.distill import Source, sampled_corpus
 from undertow.models.hmm.init import EMStart, choose_blocks, initial_params, resume
 from undertow.models.hmm.initial_counts import INITS
@@ -129,6 +130,8 @@ class HMM(Estimator):
         Initial, transition and emission probabilities; see also `initial_`, `transition_` and `emission_`.
     seen_ : SeenText or None
         Number of tokens and of sequences that it was fitted to; None if not known.
+    tag_states_ : Tags or None
+        The tags and the states that each of them owns; None if it was fitted without tags.
 
     Examples
     --------
@@ -140,6 +143,7 @@ class HMM(Estimator):
 
     kind = "hmm"
     seen_: SeenText | None
+    tag_states_: hmm_tagged.Tags | None
     constraints: ClassVar[Mapping[str, Constraint]] = {
         "n_states": Whole(1),
         "n_blocks": Whole(1) | None,
@@ -220,6 +224,7 @@ class HMM(Estimator):
         validation: Sentences | None = None,
         engine: Engine | None = None,
         checkpoint: CheckpointSource = None,
+        unlabelled_weight: float = 0.03,
     ) -> Self:
         """Fit by EM; Ctrl-C after the first pass keeps what is finished.
 
@@ -231,7 +236,9 @@ class HMM(Estimator):
         X
             A corpus or token lists.
         y
-            Ignored.
+            Tags of tokens, as far as they are known: for each sentence None, or a list with a tag or None for each
+            token. A tag owns a share of the states, `predict` gives tags, and the model has no blocks. Anything else,
+            such as a label for each sentence, is ignored.
         validation
             Other text for early stopping: fitting ends with the pass after which it becomes less probable, and the best
             pass is kept.
@@ -239,6 +246,9 @@ class HMM(Estimator):
             Where the E-steps run, such as a Dask cluster; not for a neural parameterization.
         checkpoint
             A directory for the state of an unfinished fit, from which the same call goes on.
+        unlabelled_weight
+            With tags, how much a sentence without any counts beside one with some, 0 to 1. Left to itself EM drifts
+            from the tags to other classes; and few passes (n_iter=2) are better than many (docs/questions.md).
 
         Returns
         -------
@@ -248,10 +258,16 @@ class HMM(Estimator):
         Raises
         ------
         InputError
-            If a parameter is invalid, no sentence has two tokens, or the text has probability zero.
+            If a parameter is invalid, no sentence has two tokens, the text has probability zero, or the tags do not
+            fit the text or the parameters.
         """
         self._check_params()
         rng = check_random_state(self.random_state)
+        y = y if hmm_tagged.has_tags(y) else None
+        if y is not None:
+            self._check_can_take_tags()
+            hmm_tagged.check_weight(unlabelled_weight)
+            X, y = hmm_tagged.without_empty(X, y)
         corpus = as_corpus(X)
         resuming = self.warm_start and self.__sklearn_is_fitted__()
         if resuming and corpus.vocabulary != self.vocabulary_:
@@ -263,14 +279,44 @@ class HMM(Estimator):
             self.seen_ = SeenText(text.n_tokens, text.n_sentences)
             return self
         chunks = hmm_em.split_chunks(text, min(self.n_chunks, text.n_sentences), self.carry)
+        tags = self.tag_states_ if resuming else None
+        known: npt.NDArray[np.int32] | None = None
+        if y is not None:
+            given = hmm_tagged.read_tags(corpus, y)[: text.n_sentences]
+            tags = tags or hmm_tagged.choose_states(given, self.n_states)
+            known = hmm_tagged.tag_ids(tags, given, text)
         earlier_fit = (self.params_, self.history_) if resuming else None
-        with open_checkpoint(checkpoint, self, (text, other, earlier_fit), rng) as saved:
+        data: Any = (text, other, earlier_fit)
+        if known is not None:
+            data = (*data, known, float(unlabelled_weight))
+        with open_checkpoint(checkpoint, self, data, rng) as saved:
             at: hmm_em.EMState | None = saved.state
-            start = self._start(text, chunks, rng, resuming) if at is None else EMStart(at.params, at.m_step)
-            result = self._run_em(start, chunks, other, engine, checkpoint=saved)
-        self._finish(self._continued(result) if resuming else result, corpus)
+            if at is not None:
+                start = EMStart(at.params, at.m_step)
+            else:
+                start = self._start(text, chunks, rng, resuming, known is not None)
+                if known is not None and tags is not None and not resuming:
+                    start = hmm_tagged.tagged_start(start, text, known, tags, unlabelled_weight, rng)
+            read = (
+                chunks
+                if known is None or tags is None
+                else hmm_tagged.with_tags(chunks, known, tags, unlabelled_weight)
+            )
+            result = self._run_em(start, read, other, engine, checkpoint=saved)
+        self._finish(self._continued(result) if resuming else result, corpus, tags)
         self.seen_ = SeenText.of(chunks)
         return self
+
+    def _check_can_take_tags(self) -> None:
+        """Raise InputError if a parameter does not go with tags."""
+        if self.parameterization == "neural":
+            raise InputError("HMM: tags are learned by EM: set parameterization='table', or leave out y.")
+        if (self.n_blocks or 1) > 1:
+            raise InputError("HMM: with tags there are no blocks, as a tag owns states: leave out n_blocks.")
+        if self.init not in ("auto", "random"):
+            raise InputError("HMM: with tags, EM starts from the labelled tokens: leave out init.")
+        if self.warm_start and self.__sklearn_is_fitted__() and self.tag_states_ is None:
+            raise InputError("HMM: this model was fitted without tags, so it cannot go on with some: fit a new model.")
 
     @one_blas_thread()
     def partial_fit(
@@ -335,7 +381,7 @@ class HMM(Estimator):
         seen = self.seen_ + SeenText.of(chunks)
         corpus.vocabulary = words.with_counts(old_counts + words.counts)
         corpus.manifest = {**corpus.manifest, "tokenizer": self.tokenizer_}  # the rule stays that of the first text
-        self._finish(self._continued(result), corpus)
+        self._finish(self._continued(result), corpus, self.tag_states_)
         self.seen_ = seen
         return self
 
@@ -392,7 +438,7 @@ class HMM(Estimator):
     def _run_em(
         self,
         start: EMStart,
-        chunks: list[list[hmm_em.Shard]],
+        chunks: Sequence[Sequence[Any]],
         other: Corpus | None,
         engine: Engine | None,
         earlier: HMMStats | None = None,
@@ -410,7 +456,8 @@ class HMM(Estimator):
                 self.n_iter,
                 workers,
                 validation=held_out,
-                delay_first=self.smoothing == 0,
+                # with tags too: those of chunks that are not read yet would have no tokens
+                delay_first=self.smoothing == 0 or isinstance(chunks[0][0], hmm_tagged.TaggedShard),
                 earlier=earlier,
                 resume_from=None if checkpoint is None else checkpoint.state,
             )
@@ -431,26 +478,30 @@ class HMM(Estimator):
             validation_history=self.validation_history_ + result.validation_history,
         )
 
-    def _start(self, text: Corpus, chunks: Any, rng: np.random.Generator, resuming: bool) -> EMStart:
+    def _start(
+        self, text: Corpus, chunks: Any, rng: np.random.Generator, resuming: bool, tagged: bool = False
+    ) -> EMStart:
         word_counts = text.vocabulary.counts
         if resuming:
             return resume(self.params_, chunks, word_counts, self.smoothing, text.vocabulary.words)
         n_blocks = choose_blocks(self.n_blocks, self.n_states, int((word_counts > 0).sum()))
-        if self.band and n_blocks > 1:
+        if (self.band and n_blocks > 1) or tagged:
             n_blocks = 1
+        init = "random" if tagged else self.init
         counts = LagCounts.from_corpus(text, lags=1, n_jobs=self.n_jobs)
         n_threads = count_workers(self.n_jobs)
         return initial_params(
-            counts, chunks, self.n_states, n_blocks, self.rank, self.band, self.init, self.smoothing, rng, n_threads
+            counts, chunks, self.n_states, n_blocks, self.rank, self.band, init, self.smoothing, rng, n_threads
         )
 
     def _engine(self) -> Engine:
         n = count_workers(self.n_jobs)
         return Threads(n) if n > 1 else Serial()
 
-    def _finish(self, result: FitResult[Params], corpus: Corpus) -> None:
+    def _finish(self, result: FitResult[Params], corpus: Corpus, tags: hmm_tagged.Tags | None = None) -> None:
         """Set the fitted attributes, all at once."""
         self.params_ = result.params
+        self.tag_states_ = tags
         self._derived = hmm_queries.Derived(result.params)
         self.vocabulary_ = corpus.vocabulary
         self.tokenizer_ = corpus.manifest.get("tokenizer")
@@ -1047,6 +1098,38 @@ class HMM(Estimator):
             out += [states[a:b] for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)]
         return out
 
+    def predict(self, X: Sentences, method: str = "posterior") -> list[list[str]]:
+        """Tags of the tokens, by a model that was fitted with tags.
+
+        Parameters
+        ----------
+        X
+            A Corpus or token lists.
+        method
+            "posterior" is the most probable tag of each token: the probabilities of the states that it owns are
+            summed. "viterbi" is the tags of the most probable path of states.
+
+        Returns
+        -------
+        list of list of str
+            A tag for each token.
+
+        Raises
+        ------
+        InputError
+            If the model was fitted without tags, or there is no such method.
+        """
+        self._check_fitted()
+        tags = self.tag_states_
+        if tags is None:
+            raise InputError("This HMM was fitted without tags: call fit with tags as y, or use decode for its states.")
+        if method == "viterbi":
+            of_state = tags.of_state()
+            return [[tags.names[of_state[z]] for z in states] for states in self.decode(X)]
+        if method != "posterior":
+            raise InputError(f"method={method!r} must be 'posterior' or 'viterbi'.")
+        return [[tags.names[i] for i in tags.sums(p).argmax(axis=1)] for p in self.transform(X, "posterior")]
+
     def top_words(self, state: int, n: int = 10, *, relevance: float = 0.6) -> list[WordProbability]:
         """The words that characterize a state.
 
@@ -1137,7 +1220,8 @@ class HMM(Estimator):
         from undertow.questions.evidence import TextChain
 
         self._check_fitted()
-        return TextChain(self.params_, self.vocabulary_)
+        tags = self.tag_states_
+        return TextChain(self.params_, self.vocabulary_, {} if tags is None else tags.by_name())
 
     # --- saving -----------------------------------------------------------------------------------------
 
@@ -1155,6 +1239,7 @@ class HMM(Estimator):
             "tokenizer": self.tokenizer_,
             "validation_history": self.validation_history_,
             **({} if self.seen_ is None else {"seen": list(self.seen_)}),
+            **({} if self.tag_states_ is None else {"tags": hmm_storage.tag_sizes(self.tag_states_)}),
         }
 
     @classmethod
@@ -1164,6 +1249,7 @@ class HMM(Estimator):
         seen = state.fitted.get("seen", [1, 1])
         if not (len(seen) == 2 and all(type(n) is int for n in seen) and 1 <= seen[1] <= seen[0]):
             raise InputError("the size of the text it was fitted to is none.")
+        hmm_storage.restored_tags(state.fitted.get("tags"), state.fitted["sizes"]["n_states"])
 
     def _restore(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
         self.params_ = hmm_storage.restored(tensors, state.fitted["sizes"])
@@ -1172,6 +1258,7 @@ class HMM(Estimator):
         self.validation_history_ = [float(x) for x in state.fitted["validation_history"]]
         seen = state.fitted.get("seen")  # absent from models that were saved before it was noted
         self.seen_ = None if seen is None else SeenText(*seen)
+        self.tag_states_ = hmm_storage.restored_tags(state.fitted.get("tags"), self.params_.n_states)
 
 
 def _neural_fit() -> Any:

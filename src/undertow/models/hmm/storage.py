@@ -15,6 +15,7 @@ from undertow.kernels.chain.inference import ChainParams
 from undertow.kernels.chain.operators import Dense, LowRank
 from undertow.models.base import TensorSpec
 from undertow.models.hmm.params import BlockParams, Params, PlainParams
+from undertow.models.hmm.tagged import Tags
 
 FORMS = ("dense", "low rank", "band", "pairs", "block low rank")
 
@@ -33,6 +34,26 @@ def sizes(params: Params) -> dict[str, Any]:
     if isinstance(T, PairSparse):
         return out | {"form": "pairs", "n_pairs": len(T.starts) - 1, "n_data": len(T.data)}
     return out | {"form": "block low rank", "rank": T.R.shape[1]}
+
+
+def tag_sizes(tags: Tags) -> dict[str, Any]:
+    """Tags and their numbers of states, as JSON knows them."""
+    return {"names": tags.names, "sizes": np.diff(tags.first).tolist()}
+
+
+def restored_tags(saved: Any, n_states: int) -> Tags | None:
+    """The tags of a saved model, checked; None if it has none."""
+    if saved is None:
+        return None
+    names, own = saved["names"], saved["sizes"]
+    if not (
+        len(names) == len(own) == len(set(names))
+        and all(type(name) is str for name in names)
+        and all(type(n) is int and n > 0 for n in own)
+        and sum(own) == n_states
+    ):
+        raise InputError("the tags do not fit the states: save the model again.")
+    return Tags(list(names), offsets(own))
 
 
 def tensor_spec(s: dict[str, Any], V: int) -> dict[str, TensorSpec]:

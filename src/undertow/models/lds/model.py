@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,10 @@ from undertow.text.corpus import Corpus
 from undertow.text.counting import MAX_LAGS
 from undertow.text.lag_counts import LagCounts
 from undertow.text.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from undertow.questions.explain import Comparison, Surprise
+    from undertow.questions.fill import Gap
 
 
 class LDS(Estimator):
@@ -489,6 +493,114 @@ class LDS(Estimator):
         )
         out = queries.log_probabilities(self.params_, self.dropped_, self.vocabulary_, ids, offsets, states)
         return [out[a:b] for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
+
+    def fill(self, text: Any, n: int = 10) -> list[Gap]:
+        """The words of the gaps of a text, each given everything on both sides of it.
+
+        Parameters
+        ----------
+        text
+            Tokens; None or "?" is a gap. Sets and weights of words have no exact form here.
+        n
+            How many words for each gap.
+
+        Returns
+        -------
+        list of Gap
+            `position`, and `words` with their probabilities, most probable first.
+
+        Raises
+        ------
+        InputError
+            If the text is empty, or has anything but words and gaps.
+        """
+        from undertow.questions.evidence import GAP_SIGN, as_evidence
+        from undertow.questions.linear import fill
+
+        self._check_fitted()
+        return fill(self, as_evidence(text, gap_sign=GAP_SIGN), n)
+
+    def masked_log_probabilities(self, X: Corpus | Iterable[Sequence[str]]) -> list[F64]:
+        """log p(token | all other tokens of its sentence).
+
+        Parameters
+        ----------
+        X
+            Sentences.
+
+        Returns
+        -------
+        list of arrays (n_tokens,)
+            One for each sentence.
+        """
+        from undertow.questions.linear import log_both_sides
+
+        self._check_fitted()
+        ids, offsets, missing = self._encode(X)
+        out = log_both_sides(self, ids, offsets, missing)
+        return [out[a:b] for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
+
+    def masked_perplexity(self, X: Corpus | Iterable[Sequence[str]]) -> float:
+        """Perplexity of the tokens, each given all other tokens of its sentence.
+
+        Parameters
+        ----------
+        X
+            Sentences.
+
+        Returns
+        -------
+        float
+            The inverse of the geometric mean of their probabilities.
+
+        Raises
+        ------
+        InputError
+            If there is no token.
+        """
+        from undertow.questions.explain import masked_score
+
+        return float(np.exp(-masked_score(self.masked_log_probabilities(X))))
+
+    def compare(self, text: Any, position: int, words: Sequence[str]) -> list[Comparison]:
+        """How well some words fit a position, given both sides.
+
+        Parameters
+        ----------
+        text
+            Tokens, possibly with gaps (None); what stands at the position itself is not looked at.
+        position
+            Where, from 0.
+        words
+            Words of the vocabulary.
+
+        Returns
+        -------
+        list of Comparison
+            `word`, `probability`, `share` among the words given, and `log_odds` against the others, in their order.
+        """
+        from undertow.questions.evidence import as_evidence
+        from undertow.questions.linear import compare
+
+        self._check_fitted()
+        return compare(self, as_evidence(text), position, words)
+
+    def surprise(self, X: Corpus | Iterable[Sequence[str]]) -> list[Surprise]:
+        """How surprising each token is, given the tokens before it and given all others, in bits.
+
+        Parameters
+        ----------
+        X
+            Sentences.
+
+        Returns
+        -------
+        list of Surprise
+            `tokens`, `left_to_right` and `both_sides`, one a sentence.
+        """
+        from undertow.questions.explain import surprises
+
+        return surprises(self, X if isinstance(X, Corpus) else list(X))
 
     def score(self, X: Corpus | Iterable[Sequence[str]], y: Any = None) -> float:
         """Mean log-probability of a token as a language model; the likelihood in `history_` is another density.

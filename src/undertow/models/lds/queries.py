@@ -204,6 +204,15 @@ def dropped_probabilities(lm: LinearLM, predicted: F32) -> F32:
     return p
 
 
+def word_distribution(lm: LinearLM, state: F32) -> F64:
+    """(V,) p(word) at one state, given back to the words that dropout removed."""
+    p = dropped_probabilities(lm, state[None])[0].astype(np.float64)
+    own = p.copy()
+    own[lm.fallback] = 0
+    value = (1 - ESCAPE) * (own + p[lm.fallback] * lm.share) + ESCAPE / len(p)
+    return np.asarray(value / value.sum())
+
+
 def token_log_probabilities(lm: LinearLM, predicted: F32, ids: NDArray[Any]) -> F64:
     """log p of each token given the state predicted for it, a batch of tokens at a time."""
     out = np.empty(len(ids))
