@@ -16,6 +16,7 @@ from undertow.questions.evidence import TextChain
 from undertow.text.vocabulary import Vocabulary
 
 MOST_STATES = 4096  # of the product; its transition is a full matrix
+MOST_NUMBERS = 1 << 26  # of its emission: 256 MB, and twice as much in float64 while it is made
 
 
 def product_chain(params: FactorialParams, vocabulary: Vocabulary) -> TextChain:
@@ -24,6 +25,11 @@ def product_chain(params: FactorialParams, vocabulary: Vocabulary) -> TextChain:
         raise InputError(
             f"Questions about a factorial HMM need a table of its {params.n_joint:,} joint states, more than "
             f"{MOST_STATES:,}: use a model with fewer layers or states."
+        )
+    if params.n_joint * len(params.theta) > MOST_NUMBERS:
+        raise InputError(
+            f"Questions about a factorial HMM need a table of {params.n_joint:,} joint states by {len(params.theta):,} "
+            f"words, more than {MOST_NUMBERS:,} numbers: use a model with fewer layers, states or words."
         )
     layers = range(params.n_layers)
     initial = reduce(np.kron, [params.initial[m] for m in layers])

@@ -872,9 +872,9 @@ class FactorialHMM(Estimator):
         """
         self._check_fitted()
         from undertow.questions.continuations import probability
-        from undertow.questions.joint_chain import joint_chain
 
-        return probability(joint_chain(self.params_), self.vocabulary_, constraint, prefix, suffix, length)
+        params: Any = self._chain().params
+        return probability(params, self.vocabulary_, constraint, prefix, suffix, length)
 
     def generate(
         self,
@@ -917,9 +917,9 @@ class FactorialHMM(Estimator):
         """
         self._check_fitted()
         from undertow.questions.continuations import generate
-        from undertow.questions.joint_chain import joint_chain
 
-        params, rng = joint_chain(self.params_), check_random_state(random_state)
+        params: Any = self._chain().params
+        rng = check_random_state(random_state)
         return generate(params, self.vocabulary_, rng, prefix, suffix, length, constraint, n, temperature, method)
 
     # --- saving -----------------------------------------------------------------------------------------
