@@ -154,6 +154,12 @@ def starts(seed: int) -> list[str]:
     return rows
 
 
+def shown(result: dict[str, Any], seed: int) -> dict[str, Any]:
+    """The result, after printing it: a run of all seeds takes long."""
+    print(f"seed {seed}: {', '.join(f'{k} {v:,.1f}' for k, v in result.items())}", flush=True)
+    return result
+
+
 def spread(values: list[float], digits: int = 1) -> str:
     if len(values) == 1:
         return f"{values[0]:.{digits}f}"
@@ -177,7 +183,7 @@ def main() -> None:
     lines = ["# Low-rank grammars: perplexity and trees", "", f"{shape}; seeds {', '.join(map(str, seeds))}.", ""]
     data: dict[str, Any] = {}
     if options.part != "trees":
-        runs = [perplexities(size, seed) for seed in seeds]
+        runs = [shown(perplexities(size, seed), seed) for seed in seeds]
         data["perplexity"] = runs
         below = all(run["grammar"] < run["hmm"] for run in runs)
         lines += [
@@ -194,7 +200,7 @@ def main() -> None:
         ]
         print("\n".join(lines), flush=True)
     if options.part != "perplexity":
-        found = [brackets(size, seed) for seed in seeds]
+        found = [shown(brackets(size, seed), seed) for seed in seeds]
         data["trees"] = found
         f1 = {name: [run[name] for run in found] for name in found[0] if name not in ("seconds", "sentences")}
         above = min(f1["minimum Bayes risk"]) > f1["right-branching"][0]
