@@ -22,6 +22,8 @@ settings.load_profile("busy")
 REPO = Path(__file__).parents[1]
 # What takes long, starts processes or a browser, by measured processor time; `make check` leaves it out.
 SLOW = (
+    "tests/adapters/test_gensim.py::test_exports",
+    "tests/adapters/test_spacy_pipe.py::test_two_processes",
     "tests/cli/",
     "tests/contract/test_blas_threads.py",
     "tests/contract/test_checks_can_fail.py",
@@ -60,6 +62,8 @@ FIRST = (
     "tests/neural/",
     "tests/experiments/",
     "tests/contract/test_blas_threads.py",
+    "tests/adapters/test_gensim.py::test_exports",
+    "tests/adapters/test_spacy_pipe.py::test_two_processes",
     "tests/cli/",
     "tests/models/",
 )
