@@ -23,6 +23,8 @@ REPO = Path(__file__).parents[1]
 # What takes long, starts processes or a browser, by measured processor time; `make check` leaves it out.
 SLOW = (
     "tests/adapters/test_transformers.py",
+    "tests/adapters/test_gensim.py::test_exports",
+    "tests/adapters/test_spacy_pipe.py::test_two_processes",
     "tests/cli/",
     "tests/contract/test_blas_threads.py",
     "tests/contract/test_checks_can_fail.py",
@@ -61,6 +63,8 @@ FIRST = (
     "tests/neural/",
     "tests/experiments/",
     "tests/contract/test_blas_threads.py",
+    "tests/adapters/test_gensim.py::test_exports",
+    "tests/adapters/test_spacy_pipe.py::test_two_processes",
     "tests/cli/",
     "tests/models/",
 )

@@ -56,7 +56,7 @@ class TokenVectors(nn.Module):
     ((2, 2, 2), [[True, True], [True, False]])
     """
 
-    _place: torch.Tensor
+    _place: Tensor
 
     def __init__(self, model: Any, view: str | None = None, *, trainable: bool = False) -> None:
         super().__init__()
@@ -68,8 +68,8 @@ class TokenVectors(nn.Module):
         self.view = view
         self.words: nn.Embedding | None = None
         if trainable:
-            vectors = torch.from_numpy(model.word_vectors().copy())
-            self.words = nn.Embedding(vectors.shape[0], vectors.shape[1], _weight=vectors)
+            table = torch.from_numpy(model.word_vectors().copy())
+            self.words = nn.Embedding(len(table), table.shape[1], _weight=table)
         # where the numbers go; a layer without weights has no other way to know
         self.register_buffer("_place", torch.zeros(0), persistent=False)
         self._options = {} if view is None else {"view": view}
