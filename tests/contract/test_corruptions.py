@@ -212,6 +212,7 @@ CORRUPTIONS: dict[str, dict[str, tuple[str, Change]]] = {
         "half a token right": in_fitted(lambda f: scored(f["held_out"]["tokens"]["all"], 3.5)),
         "an accuracy of its own": in_fitted(lambda f: f["held_out"]["tokens"]["all"].update(accuracy=0.1)),
         "no scores": in_fitted(lambda f: f.update(held_out={})),
+        "a shift without end": in_fitted(lambda f: f.update(outside_shift=1e9)),
         **fitted(representation="best", columns={"tags": 1}, surprise=1),
     },
 }  # fmt: skip

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from undertow import CRFTagger, load
+from undertow import CRFTagger, Tagger, load
 from undertow.errors import InputError
 from undertow.results.tagging import span_scores
-from undertow.results.tagging.label_shift import best_shift, shift_label
+from undertow.results.tagging.label_shift import best_shift, measure_shift, shift_label
 from undertow.results.tagging.scores import ALL_TYPES
 
 
@@ -60,3 +60,31 @@ def test_what_cannot_be_shifted() -> None:
         shift_label(plain, "O", 1.0)
     with pytest.raises(InputError, match="finite"):
         shift_label(plain, "D", float("nan"))
+
+
+def test_scores_are_of_shifts_that_the_other_half_chose() -> None:
+    tagger = CRFTagger(n_iter=30).fit(*labelled(150, 0))
+    words, tags = labelled(300, 1)
+    report, shift = measure_shift(tagger, words, tags)
+    assert shift == best_shift(tagger, words, tags) < 0
+    right = found = there = 0
+    for half, other in ((slice(0, None, 2), slice(1, None, 2)), (slice(1, None, 2), slice(0, None, 2))):
+        moved = CRFTagger(n_iter=30).fit(*labelled(150, 0))
+        shift_label(moved, "O", best_shift(tagger, words[other], tags[other]))
+        score = span_scores(tags[half], moved.predict(words[half]))[ALL_TYPES]
+        right, found, there = right + score.correct, found + score.predicted, there + score.gold
+    assert report.spans is not None
+    every = report.spans[ALL_TYPES]
+    assert (every.correct, every.predicted, every.gold) == (right, found, there)
+    plain = tagger.evaluate(words, tags).spans
+    assert plain is not None and every.f1 > plain[ALL_TYPES].f1 + 0.1  # and the tagger itself did not move
+
+
+def test_a_tagger_moves_the_tag_outside_where_enough_spans_are_held_out() -> None:
+    words, tags = labelled(300, 0)
+    moved = Tagger(None, n_iter=30, validation=0.5).fit(words, tags)
+    plain = CRFTagger(n_iter=30).fit(words, tags)
+    shift_label(plain, "O", moved.outside_shift_)
+    test = labelled(200, 2)[0]
+    assert moved.outside_shift_ < 0 and moved.predict(test) == plain.predict(test)
+    assert Tagger(None, n_iter=30, validation=0.1).fit(words, tags).outside_shift_ == 0  # too few spans

@@ -154,6 +154,10 @@ class BaseTagger(Estimator):
             raise InputError("There is no token to score: give at least one.")
         self._check_same_tags(gold)
         predicted = self.predict(sentences, **inputs)
+        return self._report(sentences, gold, predicted), predicted
+
+    def _report(self, sentences: Sequence[Any], gold: list[list[str]], predicted: list[list[str]]) -> Report:
+        """The scores of predicted tags."""
         words = vars(self).get("vocabulary_")
         if words is None:
             tokens = {"all": token_accuracy(gold, predicted)}
@@ -164,7 +168,7 @@ class BaseTagger(Estimator):
             if not all(t == "O" for s in gold for t in s) and scheme_of(gold) is None:
                 raise InputError(f"This tagger knows spans in {self.scheme_.upper()}, and these tags mark none.")
             spans = span_scores(gold, predicted)
-        return Report(tokens, spans), predicted
+        return Report(tokens, spans)
 
     def _check_same_tags(self, gold: list[list[str]]) -> None:
         """Refuse tags of another set, of which hardly any token has one that the tagger could give."""

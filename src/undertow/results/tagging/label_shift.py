@@ -11,6 +11,7 @@ has for the tag, so that a saved tagger needs no more than its weights.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,14 +20,17 @@ from undertow.errors import InputError
 from undertow.kernels.chain import crf as kernel
 from undertow.results.tagging.base import TaggerInput, TagLists, checked_tags, checked_words
 from undertow.results.tagging.crf import CRFTagger
-from undertow.results.tagging.scores import ALL_TYPES, span_scores
+from undertow.results.tagging.scores import ALL_TYPES, Report, span_scores
+from undertow.results.tagging.spans import spans_of
 
+FEWEST_SPANS = 60  # held-out spans that can choose a shift; 30 in each half
 SHIFTS = tuple(-0.25 * i for i in range(-4, 13))  # from 1 to −3
+OUTSIDE = "O"  # the tag of tokens outside all spans
 EVERYWHERE = "bias"  # the attribute that every token has
 
 
 def best_shift(
-    tagger: CRFTagger, X: TaggerInput, y: TagLists, *, label: str = "O", shifts: Sequence[float] = SHIFTS
+    tagger: CRFTagger, X: TaggerInput, y: TagLists, *, label: str = OUTSIDE, shifts: Sequence[float] = SHIFTS
 ) -> float:
     """The shift of a tag's score with the best F1 of spans.
 
@@ -65,6 +69,36 @@ def best_shift(
             predicted += [[tagger.labels_[k] for k in states] for states in np.split(best, bounds[1:-1])]
     f1 = {shift: span_scores(gold, predicted)[ALL_TYPES].f1 or 0.0 for shift, predicted in found.items()}
     return max(f1, key=lambda shift: (f1[shift], -abs(shift)))
+
+
+def measure_shift(tagger: CRFTagger, words: list[list[str]], tags: list[list[str]]) -> tuple[Report, float]:
+    """The scores of a tagger with the best shift of O, and that shift.
+
+    Parameters
+    ----------
+    tagger
+        A fitted tagger; it stays as it is.
+    words, tags
+        Labelled sentences that it was not trained on.
+
+    Returns
+    -------
+    report : Report
+        For its scores each half of the sentences is tagged with the shift that is best on the other half, so that they
+        are not those on which the shift was chosen.
+    shift : float
+        The best one on all sentences; 0 if the tags mark no spans, or these are too few to choose by.
+    """
+    n_spans = 0 if tagger.scheme_ is None or OUTSIDE not in tagger.labels_ else sum(len(spans_of(t)) for t in tags)
+    if n_spans < FEWEST_SPANS:
+        return tagger.evaluate(words, tags), 0.0
+    halves = [slice(k, None, 2) for k in (0, 1)]
+    predicted: list[list[str]] = [[]] * len(words)
+    for own, other in (halves, halves[::-1]):
+        moved = copy.copy(tagger)
+        shift_label(moved, OUTSIDE, best_shift(tagger, words[other], tags[other]))
+        predicted[own] = moved.predict(words[own])
+    return tagger._report(words, tags, predicted), best_shift(tagger, words, tags)
 
 
 def shift_label(tagger: CRFTagger, label: str, shift: float) -> None:

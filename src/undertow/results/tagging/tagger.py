@@ -44,6 +44,7 @@ from undertow.results.tagging.base import (
 )
 from undertow.results.tagging.crf import CRFTagger
 from undertow.results.tagging.default import LAGS, default_parts
+from undertow.results.tagging.label_shift import OUTSIDE, measure_shift, shift_label
 from undertow.results.tagging.parts import Kept, Watch, interrupts_raise, kept_parts
 from undertow.results.tagging.representation import FeatureSources, ModelFeatures, Representation
 from undertow.results.tagging.scores import Report
@@ -95,6 +96,11 @@ class Tagger(BaseTagger):
     ----------
     held_out_ : Report or None
         The scores on the sentences that were held out, of a tagger trained on the others; None if there were none.
+        Where a shift of O was chosen, each half is tagged with the one that the other half chose.
+    outside_shift_ : float
+        What was added to the score of the tag O, as held-out sentences chose it by the F1 of spans: from few labels a
+        CRF finds too few spans. 0 if the tags mark none, or there were too few to choose by. It is part of the weights
+        of `crf_`, and so of all probabilities.
     crf_ : CRFTagger
         The trained CRF.
     labels_ : list of str
@@ -132,6 +138,7 @@ class Tagger(BaseTagger):
     }
 
     held_out_: Report | None
+    outside_shift_: float
     crf_: CRFTagger
 
     def __init__(
@@ -215,12 +222,15 @@ class Tagger(BaseTagger):
             seed = _fixed(self.random_state)
             corpus = open_text(text, kept.place, self.n_jobs, progress)
             features = self._features(corpus, seed, kept, watch, labelled)
-            held_out = self._held_out(features, labelled, kept, watch) if other is None else None
+            held_out, shift = self._held_out(features, labelled, kept, watch) if other is None else (None, 0.0)
             watch.finish("validation", reused=True)  # if it was not measured now
             LOGGER.info("training the CRF on %d sentences", len(labelled[0]))
             crf = self._crf(features, watch, "crf").fit(*labelled, checkpoint=kept.checkpoint)
-            held_out = held_out if other is None else crf.evaluate(*other)
-        self._finish(crf.set_params(callbacks=None), held_out, None)
+            if other is not None:
+                held_out, shift = measure_shift(crf, *other)
+        if shift:
+            shift_label(crf, OUTSIDE, shift)
+        self._finish(crf.set_params(callbacks=None), held_out, shift, None)
         return self
 
     def _features(
@@ -253,10 +263,12 @@ class Tagger(BaseTagger):
             for part in parts
         ]
 
-    def _held_out(self, features: list[Representation], labelled: Labelled, kept: Kept, watch: Watch) -> Report | None:
-        """The scores on a share of the sentences of a CRF that was trained on the others."""
+    def _held_out(
+        self, features: list[Representation], labelled: Labelled, kept: Kept, watch: Watch
+    ) -> tuple[Report | None, float]:
+        """The scores on a share of the sentences of a CRF that was trained on the others, and the best shift of O."""
         if self.validation is None:
-            return None
+            return None, 0.0
         n = len(labelled[0])
         if n < FEWEST:
             warnings.warn(
@@ -265,7 +277,7 @@ class Tagger(BaseTagger):
                 LittleTextWarning,
                 stacklevel=3,
             )
-            return None
+            return None, 0.0
         train, test = split(labelled, self.validation)
 
         def measured() -> dict[str, Any]:
@@ -273,20 +285,23 @@ class Tagger(BaseTagger):
             with interrupts_raise():
                 crf = self._crf(features, watch, "validation").fit(*train, checkpoint=kept.checkpoint)
             watch.finish("validation")
-            return crf.evaluate(*test).as_dict()
+            report, shift = measure_shift(crf, *test)
+            return {"report": report.as_dict(), "shift": shift}
 
         read = [] if kept.checkpoint is None else [_key(f) for f in features]
         key = fit_key(self._crf([]), [read, *train, *test])
-        return Report.from_dict(kept.report("held-out", key, measured))
+        found = kept.report("held-out", key, measured)
+        return Report.from_dict(found["report"]), float(found["shift"])
 
     def _crf(self, features: list[Representation], watch: Watch | None = None, part: str = "crf") -> CRFTagger:
         crf = CRFTagger(features or None, window=self.window, l2=self.l2, n_iter=self.n_iter, n_jobs=self.n_jobs)
         return crf if watch is None else crf.set_params(callbacks=watch.of(crf, part))
 
-    def _finish(self, crf: CRFTagger, held_out: Report | None, columns: dict[str, Any] | None) -> None:
+    def _finish(self, crf: CRFTagger, held_out: Report | None, shift: float, columns: dict[str, Any] | None) -> None:
         """Set the fitted attributes, all at once."""
         self.crf_ = crf
         self.held_out_ = held_out
+        self.outside_shift_ = shift
         self.columns_ = columns
         self.labels_, self.scheme_, self.features_ = crf.labels_, crf.scheme_, crf.features_
         self.tokenizer_, self.vocabulary_ = crf.tokenizer_, crf.vocabulary_
@@ -351,6 +366,7 @@ class Tagger(BaseTagger):
         return {
             "representation": "default" if isinstance(given, str) else "none" if given is None else "given",
             "held_out": None if self.held_out_ is None else self.held_out_.as_dict(),
+            "outside_shift": self.outside_shift_,
             "columns": self.columns_,
             "crf": packed_models.pack(self.crf_, CRF)[0],
         }
@@ -375,6 +391,8 @@ class Tagger(BaseTagger):
             raise InputError(f"it holds a model of the kind {short(fitted['crf']['kind'])} and not a CRF.")
         if fitted["representation"] not in ("default", "none", "given"):
             raise InputError(f"the representation {short(fitted['representation'])} is unknown.")
+        if not -100 <= fitted["outside_shift"] <= 100:
+            raise InputError(f"the shift {short(fitted['outside_shift'])} of the tag O is none that a fit chooses.")
         if fitted["held_out"] is not None:
             _check_report(Report.from_dict(fitted["held_out"]))
 
@@ -383,7 +401,8 @@ class Tagger(BaseTagger):
         if crf.vocabulary_ != self.vocabulary_:
             raise InputError("the words are not those of its CRF.")
         scores, columns = state.fitted["held_out"], checked_columns(state.fitted["columns"])
-        self._finish(crf, None if scores is None else Report.from_dict(scores), columns)
+        report = None if scores is None else Report.from_dict(scores)
+        self._finish(crf, report, float(state.fitted["outside_shift"]), columns)
         kinds: dict[str, Any] = {"default": "default", "none": None, "given": crf.features_}
         self.representation = kinds[state.fitted["representation"]]
 
