@@ -88,17 +88,19 @@ def test_all_inference_takes_evidence(form: str, text: list[Any]) -> None:
     model = made(form)
     texts = all_texts(model, 3)
     Z, weights = model.params_.n_states, known(model, text)
-    both = model.posterior([text, ["a", "b"]])
+    both = model.posterior([Evidence(text), ["a", "b"]])
     for t, row in enumerate(both[0]):
         np.testing.assert_allclose(row, texts.given(weights).state(t, Z), rtol=1e-4, atol=1e-7)
     np.testing.assert_allclose(both[1], model.posterior([["a", "b"]])[0], rtol=1e-5)
     ahead = [texts.given({p: w for p, w in weights.items() if p < t}).total() for t in range(4)]
-    np.testing.assert_allclose(model.log_probabilities([text])[0], np.diff(np.log(ahead)), rtol=1e-4, atol=1e-6)
-    by_posterior = model.decode([text], "posterior")[0]
+    np.testing.assert_allclose(
+        model.log_probabilities([Evidence(text)])[0], np.diff(np.log(ahead)), rtol=1e-4, atol=1e-6
+    )
+    by_posterior = model.decode([Evidence(text)], "posterior")[0]
     assert by_posterior.tolist() == [int(texts.given(weights).state(t, Z).argmax()) for t in range(3)]
     if "low rank" not in form:  # there the best path is one of states and features
         path_weight = texts.given(weights).weight.sum(axis=0)
-        np.testing.assert_array_equal(model.decode([text])[0], texts.paths[int(path_weight.argmax())])
+        np.testing.assert_array_equal(model.decode([Evidence(text)])[0], texts.paths[int(path_weight.argmax())])
 
 
 @forms

@@ -7,7 +7,7 @@ queries in `queries`, saving in `storage`.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -1269,14 +1269,8 @@ def _neural_fit() -> Any:
 
 
 def _partly_known(X: Any) -> bool:
-    """Whether some text has gaps, sets or weights of words, or known states, instead of only words."""
-    if not isinstance(X, list | tuple):
-        return False
-    return any(
-        hasattr(text, "states")
-        or (isinstance(text, list | tuple) and any(t is None or isinstance(t, Set | Mapping) for t in text))
-        for text in X
-    )
+    """Whether some text is Evidence. Plain lists are not searched: None among their words is a mistake, not a gap."""
+    return isinstance(X, list | tuple) and any(hasattr(text, "states") for text in X)
 
 
 def _reusable(X: Sentences) -> Sentences:
