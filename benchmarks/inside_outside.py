@@ -1,7 +1,7 @@
 """Inside–outside of low-rank grammars: tokens a second against symbols, rank and length; a dense CYK and NLTK beside.
 
-    OMP_NUM_THREADS=1 .venv/bin/python benchmarks/charts.py            # about 5 minutes
-    .venv/bin/python benchmarks/charts.py --quick
+    OMP_NUM_THREADS=1 .venv/bin/python benchmarks/inside_outside.py            # about 5 minutes
+    .venv/bin/python benchmarks/inside_outside.py --quick
 
 Random grammars and words: time does not depend on the numbers. `pass over 1M` is the processor time of one EM pass over
 a million tokens (E-step and the counts of the symbols), extrapolated from the tokens read. The dense twin sums over
@@ -10,6 +10,7 @@ n (n + m)² rules for each split, compiled by Numba; NLTK's `InsideChartParser` 
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from typing import Any
 
@@ -92,7 +93,8 @@ def rivals(length: int) -> list[str]:
 
 def nltk_speed() -> float:
     """Tokens a second of NLTK's best parse, with 4 + 4 symbols and six words: more take minutes."""
-    from nltk import PCFG, InsideChartParser, Nonterminal, ProbabilisticProduction
+    nltk: Any = importlib.import_module("nltk")  # optional, without types
+    Nonterminal, ProbabilisticProduction = nltk.Nonterminal, nltk.ProbabilisticProduction
 
     n = m = 4
     rng = np.random.default_rng(0)
@@ -105,7 +107,7 @@ def nltk_speed() -> float:
         for b in range(n + m)
         for c in range(n + m)
     ] + [ProbabilisticProduction(names[n + t], (f"w{w}",), prob=float(words[t, w])) for t in range(m) for w in range(6)]
-    chart = InsideChartParser(PCFG(names[0], productions))
+    chart = nltk.InsideChartParser(nltk.PCFG(names[0], productions))
     spent, _ = timed(lambda: list(chart.parse([f"w{w}" for w in rng.integers(0, 6, 6)])))
     return 6 / spent.cpu
 
