@@ -63,8 +63,6 @@ FIRST = (
     "tests/neural/",
     "tests/experiments/",
     "tests/contract/test_blas_threads.py",
-    "tests/adapters/test_gensim.py::test_exports",
-    "tests/adapters/test_spacy_pipe.py::test_two_processes",
     "tests/cli/",
     "tests/models/",
 )
