@@ -10,7 +10,7 @@ right against its probability in 15 bins, and the same of all probabilities of a
 logarithm), as a mean over masks of |expected − observed| numbers of words; chance alone makes both about √(bins /
 masks). The settings of the tagging HMM (60 states,
 2 passes, weight 0.03 for sentences without tags, smoothing 0.3) were chosen on the last 1,500 sentences of EWT train
-with 300 labelled ones; dev was scored once.
+with 300 labelled ones; before that one trial of three settings had printed its accuracy on dev.
 """
 
 from __future__ import annotations

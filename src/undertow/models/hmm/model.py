@@ -1167,7 +1167,7 @@ class HMM(Estimator):
         n
             How many transitions.
         n_words
-            How many words describe each state.
+            How many words describe each state, at most: words with less than a thousandth of it are left out.
 
         Returns
         -------
@@ -1178,7 +1178,8 @@ class HMM(Estimator):
         words = {}
         steps = hmm_queries.typical_transitions(self._tables(), n)
         for state in {z for _, *ends in steps for z in ends}:
-            words[state] = [w.word for w in self.top_words(state, n_words)]
+            found = self.top_words(state, n_words)
+            words[state] = [w.word for i, w in enumerate(found) if i == 0 or w.probability >= hmm_queries.LEAST_SHARE]
         return [Transition(p, words[z], words[z_next]) for p, z, z_next in steps]
 
     def _tables(self) -> hmm_queries.Derived:

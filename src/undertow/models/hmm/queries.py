@@ -21,6 +21,7 @@ PERIODIC_AFTER = 15  # steps without settling: the chain may have a period, and 
 LUMPED_STEPS = 100  # of the chain of blocks, which are cheap
 FIRST_PLACES = 4096  # pairs of a state and a block with the largest bounds, which set the threshold for all others
 BATCH_ENTRIES = 1 << 21  # entries of the transition that are computed together: never Z×Z
+LEAST_SHARE = 1e-3  # of a state that a word needs to characterize it
 
 
 class Derived:
@@ -141,12 +142,16 @@ def _information(params: Params, share: F64, z: I64, block: I64) -> tuple[NDArra
 def relevant_words(
     params: Params, state: int, n: int, frequencies: NDArray[Any], relevance: float
 ) -> list[tuple[int, float]]:
-    """(word, p(word | state)) by λ log p(w|z) + (1 − λ) log p(w|z)/p(w) (Sievert and Shirley)."""
+    """(word, p(word | state)) by λ log p(w|z) + (1 − λ) log p(w|z)/p(w) (Sievert and Shirley).
+
+    Words with less than a thousandth of the state come behind all others: smoothing gives each word of a block a little,
+    and relevance would rank the rarest of them high.
+    """
     words, p = params.emission_of(state)
     kept = (p > 0) & (frequencies[words] > 0)
     words, p = words[kept], p[kept].astype(np.float64)
     score = np.log(p) - (1 - relevance) * np.log(frequencies[words] / frequencies.sum())
-    order = np.argsort(-score, kind="stable")[:n]
+    order = np.lexsort((-score, p < LEAST_SHARE))[:n]
     return [(int(words[i]), float(p[i])) for i in order]
 
 
