@@ -35,6 +35,7 @@ CHAPTERS: dict[str, list[str]] = {
         "tagging_pos",
         "lds_pos",
         "tagging_ner",
+        "tagging_default",
         "lds_start",
         "lds_start_wikitext2",
         "lds_noise",

@@ -15,7 +15,7 @@ from pathlib import Path
 import undertow
 
 LIBRARY = Path(undertow.__file__).parent
-ROOMS = ("text", "kernels", "models", "results", "engine", "neural")
+ROOMS = ("text", "kernels", "models", "questions", "constraints", "results", "engine", "neural", "adapters")
 
 
 def work_of(work: Path, script: str | Path) -> Path:
