@@ -7,7 +7,7 @@ forward, each in proportion to its transition times the message of all that foll
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from undertow.errors import InputError
 from undertow.kernels.chain.sparse import spread_live
 from undertow.kernels.types import F64, I64
-from undertow.models.answers import WordProbability
+from undertow.models.answers import Gap, WordProbability
 from undertow.questions.evidence import (
     Evidence,
     Observed,
@@ -28,21 +28,6 @@ from undertow.questions.evidence import (
     weights_of,
 )
 from undertow.text.vocabulary import Vocabulary
-
-
-class Gap(NamedTuple):
-    """The most probable words of one position, given all that is known on both sides of it.
-
-    Attributes
-    ----------
-    position
-        Where it is in the text, from 0.
-    words
-        Words with their probabilities, the most probable first.
-    """
-
-    position: int
-    words: list[WordProbability]
 
 
 def open_positions(observed: Observed) -> list[int]:

@@ -13,10 +13,11 @@ import numpy as np
 
 from undertow.errors import InputError, short
 from undertow.kernels.types import F32, F64, I64
+from undertow.models.answers import Gap
 from undertow.models.lds import queries
 from undertow.questions.evidence import Evidence, read_position
 from undertow.questions.explain import Comparison, candidates, comparisons
-from undertow.questions.fill import Gap, top_words
+from undertow.questions.fill import top_words
 
 MASKED_TOKENS = 1 << 17  # of copies of sentences, each with one token missing, that are smoothed together
 

@@ -14,8 +14,9 @@ import numpy as np
 
 from undertow.errors import InputError
 from undertow.kernels.types import F64
+from undertow.models.answers import Gap
 from undertow.questions.evidence import Evidence, TextChain
-from undertow.questions.fill import Gap, checked_observed, open_positions, top_words, word_distributions
+from undertow.questions.fill import checked_observed, open_positions, top_words, word_distributions
 
 
 def chains_of(models: Sequence[Any]) -> list[TextChain]:

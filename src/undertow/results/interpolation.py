@@ -13,11 +13,11 @@ import numpy as np
 
 from undertow.errors import InputError
 from undertow.kernels.types import F64
+from undertow.models.answers import Gap
 from undertow.models.base import Sentences
 from undertow.questions import mixture
 from undertow.questions.evidence import GAP_SIGN, as_evidence
 from undertow.questions.explain import masked_score
-from undertow.questions.fill import Gap
 from undertow.text.corpus import Corpus
 from undertow.text.vocabulary import Vocabulary
 

@@ -22,6 +22,7 @@ from undertow.kernels.factorial.variational import BOUNDS
 from undertow.kernels.factorial.viterbi import states_to_codes
 from undertow.kernels.factorial.words import FactorialParams, check_params
 from undertow.kernels.types import F32, F64, I64
+from undertow.models.answers import Gap
 from undertow.models.base import (
     CostWarning,
     Estimator,
@@ -71,7 +72,6 @@ from undertow.text.tokenizer import checked_sentences
 if TYPE_CHECKING:
     from undertow.questions.evidence import TextChain
     from undertow.questions.explain import Comparison, Surprise
-    from undertow.questions.fill import Gap
 
 VIEWS = ("features", "posterior", "viterbi")
 EXACT_FIT = 10_000  # joint states up to which `inference="auto"` is exact: there it costs less than variational sweeps

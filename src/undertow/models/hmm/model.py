@@ -18,7 +18,7 @@ from undertow.constraints.kinds import Constraint as TextConstraint
 from undertow.engine import Engine, Serial, Threads, count_workers
 from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError
-from undertow.models.answers import Transition, WordProbability
+from undertow.models.answers import Gap, Transition, WordProbability
 from undertow.models.base import (
     Estimator,
     SavedState,
@@ -66,7 +66,6 @@ if TYPE_CHECKING:
     from undertow.questions.best_fill import JointFill
     from undertow.questions.evidence import TextChain
     from undertow.questions.explain import Change, Comparison, Surprise
-    from undertow.questions.fill import Gap
 
 VIEWS = ("features", "posterior")
 MAX_FEATURES = 512  # with more states, the view "features" is a projection of the posterior

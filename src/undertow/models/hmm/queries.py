@@ -144,8 +144,8 @@ def relevant_words(
 ) -> list[tuple[int, float]]:
     """(word, p(word | state)) by λ log p(w|z) + (1 − λ) log p(w|z)/p(w) (Sievert and Shirley).
 
-    Words with less than a thousandth of the state come behind all others: smoothing gives each word of a block a little,
-    and relevance would rank the rarest of them high.
+    Words with less than a thousandth of the state come behind all others: smoothing gives each word of a block a
+    little, and relevance would rank the rarest of them high.
     """
     words, p = params.emission_of(state)
     kept = (p > 0) & (frequencies[words] > 0)

@@ -22,7 +22,7 @@ from undertow.kernels.gaussian.linalg import symmetrize
 from undertow.kernels.gaussian.moments import Moments, WordDropout, text_moments
 from undertow.kernels.gaussian.smoother import posterior_covariances
 from undertow.kernels.types import F32, F64, I64
-from undertow.models.answers import Neighbor, Transition
+from undertow.models.answers import Gap, Neighbor, Transition
 from undertow.models.base import (
     Estimator,
     SavedState,
@@ -56,7 +56,6 @@ from undertow.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from undertow.questions.explain import Comparison, Surprise
-    from undertow.questions.fill import Gap
 
 
 class LDS(Estimator):
