@@ -268,4 +268,4 @@ def test_perplexity_of_a_tagger_is_refused_with_the_kinds_that_have_one(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sentence = failed(here(capsys, "perplexity", place / "crf", place / "news.txt"))
-    assert "'tagger', which has no perplexity" in sentence and "fhmm, hmm, lds" in sentence
+    assert "'tagger', which has no perplexity" in sentence and "fhmm, grammar, hmm, lds" in sentence
