@@ -53,16 +53,16 @@ def default_parts(text: Corpus, random_state: Any, n_jobs: int | None) -> tuple[
     parts: list[Part] = []
     left_out: list[str] = []
 
-    # sizes of the standard comparison (experiments/tagging_pos.py), and less for less text
-    h = min(100, n_words // 20)
+    # sizes of experiments/tagging_default.py, and less for less text
+    h = min(200, n_words // 40)
     if n_tokens >= 75_000 and n_lagged >= 500 and h >= 10:
         lds = LDS(h, lags=LAGS, **common)
         parts.append(
             Part(
                 lds,
-                lambda m: Vectors(m, "type", scale=2.0, window=0, pieces=True, casing="frequent"),
+                lambda m: Vectors(m, "features", scale=2.0, window=0, pieces=True, casing="frequent"),
                 True,
-                4e-6 * n_words * h + 1e-6 * n_tokens,
+                4e-8 * n_words * h**2 + 1e-6 * n_tokens,
             )
         )
     else:
