@@ -41,7 +41,7 @@ CHAPTERS: dict[str, list[str]] = {
         "lds_noise",
         "lds_rnn",
     ],
-    "Hidden Markov models with many states": ["hmm_perplexity", "hmm_neural", "queries"],
+    "Hidden Markov models with many states": ["hmm_perplexity", "hmm_neural", "queries", "steering"],
     "Factorial hidden Markov models (Nepal & Yates)": ["fhmm_pos", "fhmm_much"],
     "Embedding author-word co-occurrence data over time (Sarkar, Siddiqi & Gordon)": [
         "dynamic_nips",
