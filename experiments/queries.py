@@ -137,7 +137,7 @@ def table(asked: dict[str, float], tags: dict[str, dict[str, list[float]]]) -> s
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, help="an HMM of WikiText-2 train that is fitted already")
-    parser.add_argument("--masks", type=int, default=10_000)
+    parser.add_argument("--masks", type=int, default=120_000)
     parser.add_argument("--parts", nargs="+", choices=["masked", "tags"], default=["masked", "tags"])
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
