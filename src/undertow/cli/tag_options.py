@@ -110,7 +110,7 @@ def representations(given: dict[str, Any]) -> list[Any]:
         raise click.UsageError("--pieces is about a model's reading: give one with --model.")
     if not models:
         return []
-    from undertow.results.tagging.representation import as_representation
+    from undertow.results.tagging.sources import as_representation
     from undertow.storage import load_model
 
     loaded = {path: load_model(path) for path in models}  # a model that is read in two ways is loaded once

@@ -46,8 +46,10 @@ from undertow.results.tagging.crf import CRFTagger
 from undertow.results.tagging.default import LAGS, default_parts
 from undertow.results.tagging.label_shift import OUTSIDE, measure_shift, shift_label
 from undertow.results.tagging.parts import Kept, Watch, interrupts_raise, kept_parts
-from undertow.results.tagging.representation import FeatureSources, ModelFeatures, Representation
+from undertow.results.tagging.representation import ModelFeatures
 from undertow.results.tagging.scores import Report
+from undertow.results.tagging.sources import FeatureSources
+from undertow.results.tagging.token_features import Representation
 from undertow.results.tagging.unlabelled import TextSource, open_text
 from undertow.text.corpus import Corpus
 from undertow.text.lag_counts import LagCounts
