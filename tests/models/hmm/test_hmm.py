@@ -20,7 +20,8 @@ from sentences import is_one_sentence
 from undertow import HMM, Corpus, load
 from undertow.engine import DaskCluster, Processes, Threads
 from undertow.errors import FormatError, InputError
-from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, PairSparse
+from undertow.kernels.chain.block_operators import BlockLowRank, PairSparse
+from undertow.kernels.chain.blocks import Blocks
 from undertow.models.fitting import InterruptedFitWarning, TrainingEvent
 from undertow.models.hmm import queries as hmm_queries
 from undertow.models.hmm.params import BlockParams

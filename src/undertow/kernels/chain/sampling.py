@@ -22,7 +22,8 @@ from undertow.errors import InputError
 from undertow.kernels.chain.alias import AliasRows, alias_rows, build_row, draw_alias, draw_row, draw_weights
 from undertow.kernels.chain.band import BandLowRank
 from undertow.kernels.chain.batched import ChainParams
-from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, PairSparse, offsets
+from undertow.kernels.chain.block_operators import BlockLowRank, PairSparse
+from undertow.kernels.chain.blocks import Blocks, offsets
 from undertow.kernels.chain.operators import Dense, LowRank
 from undertow.kernels.overloads import implement
 from undertow.kernels.types import F32, I64

@@ -20,16 +20,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from undertow.kernels.chain.block_operators import (
-    BlockLowRank,
-    Blocks,
-    PairSparse,
-    emitted_alike,
-    live_blocks,
-    live_firsts,
-    live_offsets,
-    live_states,
-)
+from undertow.kernels.chain.block_operators import BlockLowRank, PairSparse, live_blocks
+from undertow.kernels.chain.blocks import Blocks, emitted_alike, live_firsts, live_offsets, live_states
 from undertow.kernels.overloads import implement
 from undertow.kernels.types import F32, F64, I64
 
