@@ -55,9 +55,10 @@ def sample(
 @njit(cache=True, nogil=True)
 def _ancestral(start: Any, tables: Any, stop: Any, rng: Any, states: Any, words: Any) -> Any:
     """The number of tokens drawn, or −1 if a state has no word."""
-    state = -1
+    state = draw_weights(start, rng.random()) if len(states) else -1
     for t in range(len(states)):
-        state = draw_weights(start, rng.random()) if t == 0 else next_state(tables, state, rng)
+        if t > 0:
+            state = next_state(tables, state, rng)
         states[t] = state
         words[t] = draw_word(tables, state, rng) if state >= 0 else -1
         if words[t] < 0:
@@ -208,7 +209,7 @@ def _block_word(tables: Any, state: Any, rng: Any) -> Any:
             return np.int64(-1)
         build_row(weights, words.threshold[begin:end], words.other[begin:end])
         words.built[state] = True
-    return words.words[at + draw_alias(words.threshold[begin:end], words.other[begin:end], u)]
+    return words.words[at + draw_alias(words.threshold, words.other, begin, end - begin, u)]
 
 
 implement(PairTables, {next_state: _pair_step, draw_word: _block_word})
