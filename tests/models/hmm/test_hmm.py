@@ -239,6 +239,19 @@ def test_words_and_steps_of_states() -> None:
     assert len(steps) == 4 and all(0 <= s.strength <= 1 and s.before and s.after for s in steps)
 
 
+def test_rare_words_describe_no_state() -> None:
+    """A word with less than a thousandth of a state comes last among its words, and does not describe its steps."""
+    model = HMM(2, n_iter=1, n_chunks=1, random_state=0).fit([["often", "also"] * 20 + ["rare"]])
+    shares = {"often": (0.7, 0.002), "also": (0.2992, 0.998), "rare": (0.0008, 0.0)}
+    emission = np.zeros((len(model.vocabulary_), 2), dtype=np.float32)
+    for word, share in shares.items():
+        emission[model.vocabulary_.id(word)] = share
+    model.params_ = model.params_._replace(chain=model.params_.chain._replace(emission=emission))
+    assert [w.word for w in model.top_words(0, 5)] == ["often", "also", "rare"]
+    described = {tuple(words) for step in model.transitions(4, n_words=5) for words in (step.before, step.after)}
+    assert described == {("often", "also"), ("also", "often")}
+
+
 def test_a_boundary_ends_sentences() -> None:
     corpus = Corpus.from_sentences(SENTENCES, boundary="<eos>")
     model = HMM(**BLOCKS, n_iter=2, random_state=0).fit(corpus)
