@@ -197,7 +197,7 @@ def test_spans(place: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "expected"),
     [
-        ("train {p}/news.txt -o {t}", 1, "no file of columns by its name"),
+        ("train {p}/news.txt -o {t}", 1, "not named like a file of columns"),
         ("train {p}/train.conllu -o {t} --tags lemma", 1, "all _"),
         ("train {p}/train.conllu -o {t} --tags 12", 1, "row 1: column 12"),
         ("train {p}/train.conllu -o {p}/crf", 1, "exists already"),

@@ -30,11 +30,11 @@ from undertow.kernels.types import F32, I64
 
 
 def next_state(tables: Any, state: Any, rng: Any) -> Any:
-    raise TypeError(f"{type(tables).__name__} is no chain that compiled code knows")
+    raise TypeError(f"{type(tables).__name__} is not a chain that compiled code knows")
 
 
 def draw_word(tables: Any, state: Any, rng: Any) -> Any:
-    raise TypeError(f"{type(tables).__name__} is no chain that compiled code knows")
+    raise TypeError(f"{type(tables).__name__} is not a chain that compiled code knows")
 
 
 def sample(
@@ -95,7 +95,7 @@ def chain_tables(params: ChainParams) -> ChainTables:
     if isinstance(operator, BandLowRank):
         ways = np.concatenate([operator.R, operator.band.T], axis=1)
         return ChainTables(alias_rows(ways), alias_rows(operator.E), words, len(operator.band))
-    raise InputError(f"no way to sample from {type(operator).__name__} is known: use Dense(operator.dense()).")
+    raise InputError(f"{type(operator).__name__} cannot be sampled from: use Dense(operator.dense()).")
 
 
 def _chain_step(tables: Any, state: Any, rng: Any) -> Any:

@@ -27,15 +27,15 @@ from undertow.kernels.types import F32, F64, I64
 
 
 def best_step(chain: Any, t: Any, score: Any, spare: Any, came: Any) -> Any:
-    raise TypeError(f"{type(chain).__name__} is no chain that compiled code knows")
+    raise TypeError(f"{type(chain).__name__} is not a chain that compiled code knows")
 
 
 def add_evidence(chain: Any, t: Any, first: Any, score: Any) -> Any:
-    raise TypeError(f"{type(chain).__name__} is no chain that compiled code knows")
+    raise TypeError(f"{type(chain).__name__} is not a chain that compiled code knows")
 
 
 def origin(chain: Any, came: Any, state: Any) -> Any:
-    raise TypeError(f"{type(chain).__name__} is no chain that compiled code knows")
+    raise TypeError(f"{type(chain).__name__} is not a chain that compiled code knows")
 
 
 class BestPaths(NamedTuple):

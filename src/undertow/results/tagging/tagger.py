@@ -218,7 +218,9 @@ class Tagger(BaseTagger):
         check_trainable(labelled[1])
         other = None if validation is None else _labelled(*_pair(validation))
         if text is not None and not isinstance(self.representation, str):
-            raise InputError("Tagger: text is what the default representation is learned from: leave out one of them.")
+            raise InputError(
+                "Tagger: text is only used to learn the default representation: leave out text, or representation."
+            )
         watch = Watch(check_callbacks(self.callbacks), progress)
         with shown_log(self.verbose), kept_parts(checkpoint) as kept:
             seed = _fixed(self.random_state)
