@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import subprocess
 import sys
 import warnings
@@ -34,6 +35,22 @@ def run(*arguments: object, stdin: bytes = b"") -> subprocess.CompletedProcess[s
     return subprocess.CompletedProcess(
         ["undertow", *map(str, arguments)], code, out.buffer.getvalue().decode(), err.buffer.getvalue().decode()
     )
+
+
+def run_logged(*arguments: object) -> tuple[subprocess.CompletedProcess[str], list[str]]:
+    """`run`, and the lines of the log."""
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("undertow")
+    level = logger.level
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    try:
+        return run(*arguments), lines
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
 
 
 def run_process(*arguments: object, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:

@@ -63,8 +63,8 @@ def read_tagged(
         format_ = format_of(name) if options.format == "auto" else options.format
         if format_ not in COLUMN_FORMATS:
             raise InputError(
-                f"{shown(name)} is not named like a file of columns: tags are read from CoNLL, CoNLL-U or TSV files; choose "
-                "with --format."
+                f"{shown(name)} is not named like a file of columns: tags are read from CoNLL, CoNLL-U or TSV files; "
+                "choose with --format."
             )
         column = _tag_column(name, format_, tags)
         with open_source(name) as source:
