@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +13,6 @@ from oracles.word_classes import brown_merges, class_objective, exchange_pass
 from sealing import edit_sealed
 from sentences import is_one_sentence
 from undertow import Corpus, LagCounts, load
-from undertow.cli.main import main
 from undertow.errors import FormatError, InputError
 from undertow.results import WordClusters
 
@@ -153,17 +150,6 @@ def test_one_cluster_and_as_many_as_words() -> None:
     for bad in (4, "2"):
         with pytest.raises(InputError):
             WordClusters(4).fit(sentences()).words(bad)
-
-
-def here(capsys: pytest.CaptureFixture[str], *arguments: object) -> subprocess.CompletedProcess[str]:
-    """The command line within this process: a process of its own takes seconds."""
-    code: Any = 0
-    try:
-        main([str(a) for a in arguments])
-    except SystemExit as e:
-        code = e.code
-    out, err = capsys.readouterr()
-    return subprocess.CompletedProcess(list(arguments), code or 0, out, err)
 
 
 def test_the_verb(tmp_path: Path) -> None:
