@@ -36,8 +36,6 @@ SLOW = (
     "tests/models/hmm/test_hmm.py::test_a_cluster_gives_the_same_bits",
     "tests/models/lds/test_lds.py::test_fit_on_a_cluster",
     "tests/neural/",
-    "tests/results/test_word_clusters.py::test_the_verb",
-    "tests/test_errors.py::test_long_values_on_the_command_line",
     "tests/test_files.py",
     "tests/test_interruptions.py",
     "tests/test_storage.py::test_a_killed_save",

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from undertow.engine import count_workers
 from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError
-from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, PairSparse
+from undertow.kernels.chain.block_operators import BlockLowRank, PairSparse
+from undertow.kernels.chain.blocks import Blocks
 from undertow.kernels.chain.inference import ChainParams
 from undertow.kernels.chain.operators import Dense, LowRank
 from undertow.kernels.types import I64

@@ -13,17 +13,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from undertow.kernels.chain.block_operators import (
-    FAST,
-    Blocks,
-    PairSparse,
-    count_pairs,
-    emitted_alike,
-    live_offsets,
-    live_states,
-    pull_pairs,
-    push_pairs,
-)
+from undertow.kernels.chain.block_operators import PairSparse, count_pairs, pull_pairs, push_pairs
+from undertow.kernels.chain.blocks import FAST, Blocks, emitted_alike, live_offsets, live_states
 from undertow.kernels.chain.leave_one_out import left_out_logs, without_words
 from undertow.kernels.chain.operators import add_stats
 from undertow.kernels.types import F32, F64, I64
