@@ -25,9 +25,9 @@ def log_likelihood(weights, state_block, word_block, ids, bounds):
     initial, T, e = dense_tables(weights, state_block, word_block)
     total = 0.0
     for low, high in zip(bounds[:-1], bounds[1:], strict=True):
+        prior = initial
         for t in range(low, high):
-            prior = initial if t == low else state @ T
             state = prior * e[:, ids[t]]
             total += np.log(state.sum())
-            state = state / state.sum()
+            prior = state / state.sum() @ T
     return total

@@ -99,7 +99,7 @@ def test_some_of_the_states_are_a_chain_of_the_same_form() -> None:
     weights, kept = some_weights(), np.array([1, 2, 4, 7, 8])
     part = weights.of_states(kept)
     tables = chain_tables(part, ChainLayout.of(WORDS, np.array([1, 2, 2])))
-    initial, T, e = dense_tables(part, STATE_BLOCK[kept], WORD_BLOCK)
+    _, T, _ = dense_tables(part, STATE_BLOCK[kept], WORD_BLOCK)
     assert_allclose(tables.transition.dense(), T, rtol=1e-5)
     _, whole, _ = dense_tables(weights, STATE_BLOCK, WORD_BLOCK)
     some = whole[np.ix_(kept, kept)]

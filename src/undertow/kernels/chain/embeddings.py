@@ -25,7 +25,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from undertow.kernels.chain.block_operators import FAST, Blocks, PairSparse, offsets
+from undertow.kernels.chain.block_operators import PairSparse
+from undertow.kernels.chain.blocks import FAST, Blocks, offsets
 from undertow.kernels.lanes import ordered_map
 from undertow.kernels.types import F32, I64
 

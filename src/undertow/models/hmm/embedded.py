@@ -1,8 +1,8 @@
 """Fitting an HMM whose parameters are tied through embeddings, by gradients with states dropped at random.
 
 Tables of thousands of states overfit a text of a few million tokens: each state has numbers of its own for every state
-that may follow. Here they are inner products of short vectors (`kernels.chain.embeddings`), and every batch of text sees
-a random half of the states of each block, so that no state can rely on one other state alone. Three steps:
+that may follow. Here they are inner products of short vectors (`kernels.chain.embeddings`), and every batch of text is
+read by some of the states only, drawn at random, so that no state can rely on a certain other one. Three steps:
 
 1. A few passes of EM on tables with few states: from noise, gradients take much longer to get as far.
 2. Gradient steps towards the expected counts of that EM, with dropped states.
@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 from undertow.engine import Engine, map_reduce
 from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError
-from undertow.kernels.chain.block_operators import Blocks, PairSparse, offsets
+from undertow.kernels.chain.block_operators import PairSparse
+from undertow.kernels.chain.blocks import Blocks, offsets
 from undertow.kernels.chain.embeddings import (
     Adam,
     ChainLayout,
@@ -142,7 +143,7 @@ def growth(sizes: I64, final: I64, n_iter: int) -> list[I64]:
 
 
 def split_states(state: EmbeddedState, sizes: I64, rng: np.random.Generator) -> EmbeddedState:
-    """Copy states, with noise, until each block has as many as wanted; together the copies are as probable as before."""
+    """Copy states, with noise, until each block has as many as wanted; together copies are as probable as before."""
     old = np.diff(state.first)
     parent = np.concatenate([state.first[b] + np.arange(n) * old[b] // n for b, n in enumerate(sizes.tolist())]).astype(
         np.int64
@@ -369,18 +370,13 @@ def gradient_step(
     state: EmbeddedState,
     order: WordOrder,
     batch: TextBatch,
-    dropout: float,
+    kept: I64,
     rate: float,
-    rng: np.random.Generator,
     engine: Engine | None,
     n_threads: int,
     buffer: F32,
-) -> tuple[EmbeddedState, float, int]:
-    """One step by the gradient of a batch; its log-likelihood under the kept states, and its tokens.
-
-    `buffer` has room for the transition of the kept states.
-    """
-    kept = draw_states(state.first, dropout, rng)
+) -> tuple[EmbeddedState, BlockStats]:
+    """One step by the gradient of a batch under the kept states; `buffer` has room for their transition."""
     layout = ChainLayout.of(order.per_block, np.diff(np.searchsorted(kept, state.first)), batch.seen)
     rows = buffer[: len(kept) ** 2].reshape(len(kept), len(kept))
     part = state.weights.of_states(kept)
@@ -390,7 +386,7 @@ def gradient_step(
     gradient = log_likelihood_gradient(part, layout, tables, rows, counts, n_threads)
     whole = _scattered(gradient, state.weights, kept, 1 / stats.n_tokens)
     adam = state.adam.ascend(state.weights, whole, rate, DECAY)
-    return state._replace(adam=adam), stats.log_likelihood, stats.n_tokens
+    return state._replace(adam=adam), stats
 
 
 def as_params(state: EmbeddedState, unseen: float, n_threads: int = 1) -> BlockParams:
@@ -425,10 +421,9 @@ def embedded_epochs(
         log_likelihood, n_tokens = 0.0, 0
         for i, b in enumerate(rng.permutation(len(batches)).tolist()):
             rate = rate_at((epoch * len(batches) + i) / n_steps)
-            state, ll, n = gradient_step(
-                state, order, batches[b], options.dropout, rate, rng, engine, n_threads, buffer
-            )
-            log_likelihood, n_tokens = log_likelihood + ll, n_tokens + n
+            kept = draw_states(state.first, options.dropout, rng)
+            state, stats = gradient_step(state, order, batches[b], kept, rate, engine, n_threads, buffer)
+            log_likelihood, n_tokens = log_likelihood + stats.log_likelihood, n_tokens + stats.n_tokens
         state = state._replace(n_done=epoch + 1)
         params = as_params(state, unseen, n_threads)
         mean = log_likelihood / n_tokens

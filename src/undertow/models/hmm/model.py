@@ -424,7 +424,8 @@ class HMM(Estimator):
         Raises
         ------
         InputError
-            For a neural parameterization with a rank or without blocks, or a model saved before undertow noted how much text it had read.
+            For a neural parameterization with a rank or without blocks, or a model saved before undertow noted how
+            much text it had read.
         """
         if not self.__sklearn_is_fitted__():
             return self.fit(X, validation=validation, engine=engine)
