@@ -51,13 +51,13 @@ FIRST_STATES = 2048  # EM begins with at most so many
 EM_PASSES = 4
 IMITATION_DRAWS, STEPS_PER_DRAW = 20, 4  # gradient steps towards the counts of EM
 RATE, LAST_RATE = 5e-3, 1e-4  # of Adam; it falls along a cosine
-DECAY = 1e-2
+DECAY = 1.0
 SPLIT_NOISE = 0.1  # of the vectors' standard deviation
 PARTS = 2  # of a batch, for two threads; fixed, so that the bits do not depend on the number of threads
 
 
 DROPOUT = 0.15
-BATCH_TOKENS = 1 << 14
+BATCH_TOKENS = 1 << 13
 
 
 class Options(NamedTuple):
