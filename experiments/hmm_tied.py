@@ -1,12 +1,12 @@
 """HMMs whose parameters are tied through embeddings against HMMs of tables: perplexity on WikiText-2 valid.
 
-    OMP_NUM_THREADS=1 .venv/bin/python experiments/hmm_tied.py                    # all rows, about 2 hours; writes the table
-    OMP_NUM_THREADS=1 .venv/bin/python experiments/hmm_tied.py --rows default     # ten minutes
-    .venv/bin/python experiments/hmm_tied.py --quick              # a twentieth of the text, 512 states: are tied ones better?
+    OMP_NUM_THREADS=1 .venv/bin/python experiments/hmm_tied.py                # all rows, about 2 hours; writes the table
+    OMP_NUM_THREADS=1 .venv/bin/python experiments/hmm_tied.py --rows default         # ten minutes
+    .venv/bin/python experiments/hmm_tied.py --quick        # a twentieth of the text, 512 states: are tied ones better?
 
 One `<eos>` a line: 33,278 types, 217,646 tokens of valid. Settings were chosen on the last tenth of the training text
-(--select scores there, on words that the rest has, and never looks at valid); valid is scored once a row. What a row has
-measured is kept in --work and taken over by the next run; the table is written from all that is there.
+(--select scores there, on words that the rest has, and never looks at valid); valid is scored once a row. What a row
+has measured is kept in --work and taken over by the next run; the table is written from all that is there.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def table(done: dict[str, dict[str, Any]], logs: dict[str, Any], counted: Any, w
     out = [
         "# Tied parameters on WikiText-2",
         "",
-        f"By `experiments/hmm_tied.py`, {where}: the rows that were run. *wall* and *CPU* are seconds of fitting and scoring, on two",
-        "cores that other work shared: the CPU time is the fairer number. *with 5-gram*: half of each, equal weights.",
+        f"By `experiments/hmm_tied.py`, {where}: the rows that were run. *wall* and *CPU* are seconds of fitting and",
+        "scoring, on two cores that other work shared: the CPU time is the fairer number. *with 5-gram*: half of each.",
         "",
         "| row | model | perplexity | with 5-gram | wall | CPU |",
         "|---|---|---|---|---|---|",
@@ -71,9 +71,8 @@ def table(done: dict[str, dict[str, Any]], logs: dict[str, Any], counted: Any, w
         if "kn5" in logs and name != "kn5":
             half = np.logaddexp(logs[name], logs["kn5"]) - np.log(2)
             both = f"{np.exp(-half[counted].mean()):.1f}"
-        out.append(
-            f"| {name} | {facts['model']} | {facts['perplexity']:.1f} | {both} | {facts['wall']:.0f} | {facts['cpu']:.0f} |"
-        )
+        value, wall, cpu = facts["perplexity"], facts["wall"], facts["cpu"]
+        out.append(f"| {name} | {facts['model']} | {value:.1f} | {both} | {wall:.0f} | {cpu:.0f} |")
     return "\n".join(out) + "\n"
 
 
