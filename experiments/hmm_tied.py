@@ -1,6 +1,6 @@
 """HMMs whose parameters are tied through embeddings against HMMs of tables: perplexity on WikiText-2 valid.
 
-    OMP_NUM_THREADS=1 .venv/bin/python experiments/hmm_tied.py                # all rows, about 2 hours; writes the table
+    OMP_NUM_THREADS=1 .venv/bin/python experiments/hmm_tied.py               # all rows, about 2 hours; writes the table
     OMP_NUM_THREADS=1 .venv/bin/python experiments/hmm_tied.py --rows default         # ten minutes
     .venv/bin/python experiments/hmm_tied.py --quick        # a twentieth of the text, 512 states: are tied ones better?
 
