@@ -43,7 +43,7 @@ from undertow.kernels.types import F32, I64
 from undertow.models.fitting import Iteration, perplexity_remark
 from undertow.models.hmm.em import Shard, em_iterations, mean_log_probability, split_chunks, unseen_mass
 from undertow.models.hmm.init import choose_blocks, initial_params
-from undertow.models.hmm.params import BlockParams
+from undertow.models.hmm.params import BlockParams, Params
 from undertow.text.corpus import Corpus
 from undertow.text.lag_counts import LagCounts
 
@@ -241,10 +241,10 @@ def embedded_start(
     params, m_step = initial_params(
         counts, chunks, n_first, options.n_blocks, None, 0, "random", options.smoothing or 1.0, rng, n_threads
     )
-    if not isinstance(params, BlockParams):
-        raise InputError("HMM: the text has too few words for two blocks: use parameterization='table'.")
     for iteration in em_iterations(params, m_step, chunks, EM_PASSES, engine):
         params = iteration.params
+    if not isinstance(params, BlockParams) or not isinstance(params.transition, PairSparse):
+        raise InputError("HMM: the text has too few words for two blocks: use parameterization='table'.")
     stats = map_reduce(partial(_table_statistics, params), [s for c in chunks for s in c], _add, engine=engine)
     blocks, word_counts = params.blocks, corpus.vocabulary.counts
     order = WordOrder.of(blocks.word_block)
@@ -408,12 +408,13 @@ def embedded_epochs(
     engine: Engine | None,
     n_threads: int,
     validation: Sequence[Shard] = (),
-) -> Iterator[Iteration[BlockParams]]:
+) -> Iterator[Iteration[Params]]:
     """Epochs over the batches in random order. The objective is the log-likelihood of a token with dropped states."""
     order, unseen = WordOrder.of(state.word_block), unseen_mass(corpus.vocabulary.counts, options.smoothing)
     batches = text_batches(corpus, options.batch_tokens, options.carry, order)
     plan = growth(state.first_sizes, final_sizes(state.first_sizes, options.n_states), options.n_iter)
     n_steps = options.n_iter * len(batches)
+    work = [float(sizes.sum()) ** 2 for sizes in plan]  # of an epoch, nearly: that of a full transition
     for epoch in range(state.n_done, options.n_iter):
         if (plan[epoch] != np.diff(state.first)).any():
             state = split_states(state, plan[epoch], rng)
@@ -428,7 +429,8 @@ def embedded_epochs(
         params = as_params(state, unseen, n_threads)
         mean = log_likelihood / n_tokens
         held = mean_log_probability(params, validation, engine) if validation else None
-        yield Iteration(mean, params, held, perplexity_remark(mean, held), partial(_same, state))
+        done = sum(work[: epoch + 1]) / sum(work)
+        yield Iteration(mean, params, held, perplexity_remark(mean, held), partial(_same, state), done)
 
 
 def _same(state: EmbeddedState) -> EmbeddedState:
