@@ -1,6 +1,6 @@
 """A gradient step of an HMM tied through embeddings: undertow against the same step by PyTorch's automatic derivative.
 
-    OMP_NUM_THREADS=1 .venv/bin/python benchmarks/hmm_tied.py --states 2048 4096 8192
+    OMP_NUM_THREADS=1 .venv/bin/python benchmarks/hmm_gradient.py --states 2048 4096 8192
 
 A step: the tables of the kept states (15 % are dropped), the E-step of 8,192 tokens of WikiText-2 and the gradient, in
 one thread. The E-step, twice that of half of the batch, is the same for both; PyTorch makes tables and gradient by a
