@@ -67,6 +67,9 @@ class Estimator(abc.ABC):
 
     retired_params: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
     """Parameters of earlier versions with the values they had: read in saved models, and dropped."""
+
+    added_params: ClassVar[Mapping[str, Any]] = {}
+    """Parameters that earlier versions did not have, with the value that their saved models get."""
     constraints: ClassVar[Mapping[str, Constraint]]
     """What each parameter of the constructor may be."""
 
@@ -236,9 +239,10 @@ class Estimator(abc.ABC):
 
     @classmethod
     def _current_params(cls, params: dict[str, Any]) -> dict[str, Any]:
-        """Saved parameters without the `retired_params` of an earlier version."""
+        """Saved parameters without the `retired_params` of an earlier version, and with `added_params` it did not have."""
         retired = cls.retired_params
-        return {name: value for name, value in params.items() if name not in retired or value not in retired[name]}
+        kept = {name: value for name, value in params.items() if name not in retired or value not in retired[name]}
+        return {**cls.added_params, **kept}
 
     @classmethod
     def _upgrade(cls, state: SavedState) -> SavedState:

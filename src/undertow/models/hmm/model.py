@@ -158,6 +158,9 @@ class HMM(Estimator):
     kind = "hmm"
     seen_: SeenText | None
     tag_states_: hmm_tagged.Tags | None
+    added_params: ClassVar[Mapping[str, Any]] = {
+        "width": 128, "dropout": None, "batch_tokens": None, "features": "learned"
+    }  # fmt: skip
     constraints: ClassVar[Mapping[str, Constraint]] = {
         "n_states": Whole(1),
         "n_blocks": Whole(1) | None,
