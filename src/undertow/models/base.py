@@ -239,7 +239,7 @@ class Estimator(abc.ABC):
 
     @classmethod
     def _current_params(cls, params: dict[str, Any]) -> dict[str, Any]:
-        """Saved parameters without the `retired_params` of an earlier version, and with `added_params` it did not have."""
+        """Saved parameters as this version has them: without `retired_params`, and with `added_params`."""
         retired = cls.retired_params
         kept = {name: value for name, value in params.items() if name not in retired or value not in retired[name]}
         return {**cls.added_params, **kept}
