@@ -59,6 +59,12 @@ class Options(NamedTuple):
     n_warm: int = 60  # gradient steps towards the initial expected counts, before training on the text
 
 
+def options_of(hmm: Any) -> Options:
+    """What the constructor of `HMM` says; the rest is as measured."""
+    given = {"dropout": hmm.dropout, "batch_tokens": hmm.batch_tokens}
+    return Options(width=hmm.width, features=hmm.features, **{k: v for k, v in given.items() if v is not None})
+
+
 # --- tables and counts ----------------------------------------------------------------------------------
 
 
@@ -306,7 +312,7 @@ def fit_neural(
     torch.set_num_threads(count_workers(hmm.n_jobs))
     try:
         with one_blas_thread():
-            return _fit(hmm, corpus, validation, Options() if options is None else options, checkpoint)
+            return _fit(hmm, corpus, validation, options_of(hmm) if options is None else options, checkpoint)
     finally:
         torch.set_num_threads(threads)
 
