@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cli_runner import failed, run
+from cli_runner import failed, run, run_process
 from contract.cases import SENTENCES
 from contract.reference import DeletedInterpolation
 from undertow import LDS, Corpus, LagCounts, load
@@ -493,4 +493,4 @@ def test_a_model_of_another_kind(place: Path, tmp_path: Path) -> None:
     # what such a model can do, it does
     assert json.loads(run("perplexity", tmp_path / "m", text, "--json").stdout)["tokens"] == 25
     assert run("embed", tmp_path / "m", text).stdout.count("\n") == 3
-    assert "does not know" in failed(run("transitions", tmp_path / "m"))  # another process has not registered it
+    assert "does not know" in failed(run_process("transitions", tmp_path / "m"))  # which has not registered it

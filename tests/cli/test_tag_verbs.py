@@ -222,7 +222,7 @@ def test_spans(place: Path, tmp_path: Path) -> None:
         ("train {p}/train.conllu -o {t} --kind local --l2 3", 2, "can only be used with --kind tagger or crf"),
         ("train {p}/train.conllu -o {t} --view smooth", 2, "more --view than --model"),
         ("eval {p}/news.lds {p}/dev.conllu", 1, "which has no evaluate"),
-        ("eval {p}/crf {p}/news.txt", 1, "no file of columns"),
+        ("eval {p}/crf {p}/news.txt", 1, "not named like a file of columns"),
         ("predict {p}/news.lds {p}/news.txt", 1, "which has no"),
         ("predict {p}/crf {p}/news.txt --json", 2, "give a file with -o"),
     ],

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 from hmm_models import blocks_and_emission, bounds, low_rank, pair_sparse
 from oracles.hmm_paths import enumerate_joint_paths, enumerate_paths
-from undertow.kernels.chain.viterbi import viterbi_blocks
+from undertow.kernels.chain.small import viterbi_logs
+from undertow.kernels.chain.viterbi import WIDE, max_plus, viterbi_blocks
 
 LENGTHS = [3, 0, 1, 4]
 
@@ -14,6 +15,45 @@ LENGTHS = [3, 0, 1, 4]
 def text(rng, n_words):
     offsets = bounds(LENGTHS)
     return rng.integers(0, n_words, offsets[-1]), offsets
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8])
+@pytest.mark.parametrize("n", [1, 2, 16, 17])
+def test_max_plus_is_its_numpy_line(n, dtype):
+    """Small whole numbers, so that many rows are equally good: the first is taken."""
+    rng = np.random.default_rng(n)
+    score, table = rng.integers(-2, 3, n).astype(float), rng.integers(-2, 3, (n, 37)).astype(float)
+    score[: n // 3] = table[:, 5] = table[n // 2, 7:] = -np.inf
+    table[-1, ::4] = 9.0  # the last row is best
+    out, came = np.empty(37), np.empty(37, dtype=dtype)
+    max_plus(score, table, out, came)
+    total = score[:, None] + table
+    assert_array_equal(out, total.max(axis=0))
+    assert_array_equal(came, total.argmax(axis=0))
+
+
+@pytest.mark.parametrize("K", [3, WIDE - 1, WIDE, WIDE + 3])
+def test_a_dense_chain_of_few_and_of_many_states(K):
+    rng = np.random.default_rng(K)
+    offsets = bounds(LENGTHS)
+    obs, initial, transition = (
+        rng.normal(size=(offsets[-1], K)),
+        rng.dirichlet(np.ones(K)),
+        rng.dirichlet(np.ones(K), K),
+    )
+    path, log_prob = viterbi_logs(obs, offsets, initial, transition)
+    for i, (a, b) in enumerate(zip(offsets[:-1], offsets[1:], strict=True)):
+        if b > a:
+            score, came = np.log(initial) + obs[a], []
+            for t in range(a + 1, b):
+                total = score[:, None] + np.log(transition)
+                came.append(total.argmax(axis=0))
+                score = total.max(axis=0) + obs[t]
+            best = [int(score.argmax())]
+            for origins in reversed(came):
+                best.append(int(origins[best[-1]]))
+            assert_array_equal(path[a:b], best[::-1])
+            assert_allclose(log_prob[i], score.max(), rtol=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -14,7 +16,7 @@ from oracles.factorial_product import (
     forward_log_likelihood,
     joint_states,
 )
-from undertow.kernels.chain.small import forward_backward_logs
+from undertow.kernels.chain.small import forward_backward_logs, viterbi_logs
 from undertow.kernels.factorial.exact import exact_posterior
 from undertow.kernels.factorial.mean_field import expect_log_norm, joint_visits
 from undertow.kernels.factorial.variational import BOUNDS, WordTable, expected_by_bound, variational_posterior
@@ -191,6 +193,22 @@ def test_joint_viterbi_against_all_paths(M, K, V):
             truth = enumerate_paths(words, *params)
             assert_allclose(log_prob[i], truth["best_log_probability"], rtol=1e-10)
             assert_array_equal(states[offsets[i] : offsets[i + 1]], truth["best_path"])
+
+
+@pytest.mark.parametrize(("M", "K"), [(2, 17), (3, 4), (2, 3)])  # layers wide enough for loops on vectors, and not
+def test_joint_viterbi_is_that_of_the_product_chain(M, K):
+    params = model(M, K, 5, scale=1.5)
+    ids, offsets, missing = flat(SENTENCES)
+    e = emission(params.theta)
+    log_norm = log_normalizer(e)
+    codes, log_prob = joint_viterbi(ids, offsets, missing, params, e, log_norm)
+    parts = codes_to_states(np.arange(K**M), M, K)
+    obs = np.stack([np.log(e.factors[w])[np.arange(M), parts].sum(axis=1) - log_norm + e.log_base[w] for w in ids])
+    obs[missing] = 0.0
+    initial, transition = functools.reduce(np.kron, params.initial), functools.reduce(np.kron, params.transition)
+    path, total = viterbi_logs(obs, offsets, initial, transition)
+    assert_array_equal(codes, path)
+    assert_allclose(log_prob, total, rtol=1e-10)
 
 
 # --- variational inference ------------------------------------------------------------------------------

@@ -242,7 +242,7 @@ def test_words_and_steps_of_states() -> None:
 def test_rare_words_describe_no_state() -> None:
     """A word with less than a thousandth of a state comes last among its words, and does not describe its steps."""
     model = HMM(2, n_iter=1, n_chunks=1, random_state=0).fit([["often", "also"] * 20 + ["rare"]])
-    shares = {"often": (0.7, 0.002), "also": (0.2992, 0.998), "rare": (0.0008, 0.0)}
+    shares = {"often": (0.9972, 0.002), "also": (0.002, 0.998), "rare": (0.0008, 0.0)}  # relevance alone: rare, also
     emission = np.zeros((len(model.vocabulary_), 2), dtype=np.float32)
     for word, share in shares.items():
         emission[model.vocabulary_.id(word)] = share

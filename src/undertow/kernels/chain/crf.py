@@ -429,7 +429,7 @@ def best_labels(scores: F64, bounds: I64, transition: F32 | F64) -> I64:
     """The labels of the best path of each sentence."""
     K = scores.shape[1]
     chain = LogScores(np.zeros(K), np.ascontiguousarray(transition, dtype=np.float64), scores)
-    return best_paths(chain, bounds, K * np.arange(len(scores) + 1)).states
+    return best_paths(chain, bounds, K * np.arange(len(scores) + 1), K).states
 
 
 def marginals(scores: F64, bounds: I64, transition: F32 | F64, n_threads: int = 1) -> tuple[F64, F64]:

@@ -73,7 +73,7 @@ def viterbi_logs(
     log_obs, offsets, initial, transition = _checked(log_obs, offsets, initial, transition)
     with np.errstate(divide="ignore"):
         chain = LogScores(np.log(initial), np.log(transition), log_obs)
-    found = best_paths(chain, offsets, len(initial) * np.arange(len(log_obs) + 1))
+    found = best_paths(chain, offsets, len(initial) * np.arange(len(log_obs) + 1), len(initial))
     _refuse(found.bad_token)
     return found.states.astype(np.int32), found.log_prob
 

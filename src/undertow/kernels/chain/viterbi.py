@@ -4,9 +4,10 @@ A chain is a NamedTuple with all that its scores need, and three compiled functi
 
     best_step(chain, t, score, spare, came)   (score, spare): the best way into each live state of token t, given the
                                               best scores at t − 1; `came` gets where it came from
-    add_evidence(chain, t, first, score)      add the scores of token t (and of the start, if it is the first) in place;
-                                              False if a score is NaN or +inf
-    origin(chain, came, state)                the state of token t − 1 on the best way into `state`
+    add_evidence(chain, t, first, score, n)   add the scores of token t (and of the start, if it is the first) to those
+                                              of its n live states; False if a score is NaN or +inf
+    origin(chain, came, at, state)            the state of token t − 1 on the best way into `state`; `came` of token t
+                                              begins at `at`
 
 They are overloads in Numba's sense, so that the loops are compiled together. Here are a dense chain with any log
 scores, and block chains with pairs or with features; the layers of a factorial chain are in factorial/viterbi.py.
@@ -30,11 +31,11 @@ def best_step(chain: Any, t: Any, score: Any, spare: Any, came: Any) -> Any:
     raise TypeError(f"{type(chain).__name__} is not a chain that compiled code knows")
 
 
-def add_evidence(chain: Any, t: Any, first: Any, score: Any) -> Any:
+def add_evidence(chain: Any, t: Any, first: Any, score: Any, n: Any) -> Any:
     raise TypeError(f"{type(chain).__name__} is not a chain that compiled code knows")
 
 
-def origin(chain: Any, came: Any, state: Any) -> Any:
+def origin(chain: Any, came: Any, at: Any, state: Any) -> Any:
     raise TypeError(f"{type(chain).__name__} is not a chain that compiled code knows")
 
 
@@ -49,47 +50,52 @@ class BestPaths(NamedTuple):
     bad_token: int  # a token with a score that is NaN or +inf, or −1
 
 
-def best_paths(chain: Any, bounds: I64, at: I64, n_layers: int = 1, came_dtype: Any = np.int32) -> BestPaths:
+def best_paths(
+    chain: Any, bounds: I64, at: I64, n_states: int, n_layers: int = 1, came_dtype: Any = np.int32
+) -> BestPaths:
     """The best path of each sentence; of equal ones that with the lower states at the end.
 
-    at (N + 1,): where the `came` of each token begins; it has n_layers cells for each live state.
+    at (N + 1,): where the `came` of each token begins; it has n_layers cells for each live state, of which no token has
+    more than n_states.
     """
     states, log_prob = np.full(len(at) - 1, -1, dtype=np.int64), np.zeros(len(bounds) - 1)
     n_cells = int(np.diff(at[bounds]).max(initial=0))
-    widest = int(np.diff(at).max(initial=0)) // n_layers
     came = np.empty(n_cells, dtype=came_dtype)
-    bad = _best_paths(chain, bounds, at, n_layers, came, np.empty(widest), np.empty(widest), states, log_prob)
+    bad = _best_paths(chain, bounds, at, n_states, n_layers, came, states, log_prob)
     return BestPaths(states, log_prob, int(bad))
 
 
 @njit(cache=True, nogil=True)
 def _best_paths(
-    chain: Any, bounds: Any, at: Any, n_layers: int, came: Any, score: Any, spare: Any, states: Any, log_prob: Any
+    chain: Any, bounds: Any, at: Any, n_states: int, n_layers: int, came: Any, states: Any, log_prob: Any
 ) -> int:
+    score, spare = np.empty(n_states), np.empty(n_states)  # aligned for vectors here, unlike NumPy's own
     for s in range(len(bounds) - 1):
         start, stop = bounds[s], bounds[s + 1]
         if stop == start:
             continue
         base = at[start]
-        score[:] = 0.0
+        score[: at[start + 1] - base] = 0.0
         for t in range(start, stop):
             if t > start:
                 score, spare = best_step(chain, t, score, spare, came[at[t] - base : at[t + 1] - base])
-            n_live = (at[t + 1] - at[t]) // n_layers
-            if not add_evidence(chain, t, t == start, score[:n_live]):
+            n_live = at[t + 1] - at[t]
+            if n_layers > 1:
+                n_live //= n_layers
+            if not add_evidence(chain, t, t == start, score, n_live):
                 return t
         state = np.int64(np.argmax(score[:n_live]))
         log_prob[s] = score[state]
         if score[state] > -np.inf:
             for t in range(stop - 1, start, -1):
                 states[t] = state
-                state = origin(chain, came[at[t] - base : at[t + 1] - base], state)
+                state = origin(chain, came, at[t] - base, state)
             states[start] = state
     return -1
 
 
-def _came_itself(chain: Any, came: Any, state: Any) -> Any:
-    return np.int64(came[state])
+def _came_itself(chain: Any, came: Any, at: Any, state: Any) -> Any:
+    return np.int64(came[at + state])
 
 
 # --- a dense chain with any log scores ------------------------------------------------------------------
@@ -142,14 +148,14 @@ def _dense_step(chain: Any, t: Any, score: Any, spare: Any, came: Any) -> Any:
             best, origin_of_best = -np.inf, 0
             for i in range(n):
                 value = score[i] + chain.transition[i, j]
-                if value > best:
-                    best, origin_of_best = value, i
+                better = value > best
+                best, origin_of_best = value if better else best, i if better else origin_of_best
             spare[j], came[j] = best, origin_of_best
     return spare, score
 
 
-def _dense_evidence(chain: Any, t: Any, first: Any, score: Any) -> Any:
-    for k in range(len(score)):
+def _dense_evidence(chain: Any, t: Any, first: Any, score: Any, n: Any) -> Any:
+    for k in range(n):
         if np.isnan(chain.tokens[t, k]) or chain.tokens[t, k] == np.inf:
             return False
         if first:
@@ -194,11 +200,11 @@ def _pair_step(chain: Any, t: Any, score: Any, spare: Any, came: Any) -> Any:
     return spare, score
 
 
-def _pair_evidence(chain: Any, t: Any, first: Any, score: Any) -> Any:
+def _pair_evidence(chain: Any, t: Any, first: Any, score: Any, n: Any) -> Any:
     word = chain.ids[t]
     low = live_states(chain.blocks.word_block[word], chain.blocks.first)[0]
     alike = emitted_alike(chain.blocks.starts, word)
-    for x in range(len(score)):
+    for x in range(n):
         if first:
             score[x] += np.log(chain.initial[low + x])
         score[x] += np.log(chain.emission[chain.blocks.starts[word] + (0 if alike else x)])
@@ -239,11 +245,11 @@ def _feature_step(chain: Any, t: Any, score: Any, spare: Any, came: Any) -> Any:
     return spare, score
 
 
-def _feature_evidence(chain: Any, t: Any, first: Any, score: Any) -> Any:
+def _feature_evidence(chain: Any, t: Any, first: Any, score: Any, n: Any) -> Any:
     word = chain.ids[t]
     low = live_states(chain.blocks.word_block[word], chain.blocks.first)[0]
     alike = emitted_alike(chain.blocks.starts, word)
-    for x in range(len(score)):
+    for x in range(n):
         if first:
             score[x] += chain.initial[low + x]
         score[x] += chain.emission[chain.blocks.starts[word] + (0 if alike else x)]
@@ -268,5 +274,5 @@ def viterbi_blocks(
     else:
         with np.errstate(divide="ignore"):
             chain = FeatureScores(ids, blocks, np.log(T.R), np.log(T.ET), np.log(initial), np.log(emission))
-    found = best_paths(chain, bounds, live_offsets(blocks, ids))
+    found = best_paths(chain, bounds, live_offsets(blocks, ids), blocks.n_states)
     return np.where(found.states < 0, -1, found.states + live_firsts(blocks, ids))

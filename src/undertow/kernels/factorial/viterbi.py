@@ -60,10 +60,10 @@ def _layered_step(chain: Any, t: Any, score: Any, spare: Any, came: Any) -> Any:
     return score, spare
 
 
-def _layered_evidence(chain: Any, t: Any, first: Any, score: Any) -> Any:
+def _layered_evidence(chain: Any, t: Any, first: Any, score: Any, n: Any) -> Any:
     M, K, _ = chain.transition.shape
     y = chain.words[t]
-    for s in range(len(score)):
+    for s in range(n):
         code = s
         value = -chain.log_norm[s] if y >= 0 else 0.0
         for m in range(M - 1, -1, -1):
@@ -77,14 +77,14 @@ def _layered_evidence(chain: Any, t: Any, first: Any, score: Any) -> Any:
     return True
 
 
-def _layered_origin(chain: Any, came: Any, state: Any) -> Any:
+def _layered_origin(chain: Any, came: Any, at: Any, state: Any) -> Any:
     """The layers' old states, from the last layer to the first."""
     M, K, _ = chain.transition.shape
     n_joint = len(chain.log_norm)
     unit = 1
     for m in range(M - 1, -1, -1):
         now = (state // unit) % K
-        state += (np.int64(came[m * n_joint + state]) - now) * unit
+        state += (np.int64(came[at + m * n_joint + state]) - now) * unit
         unit *= K
     return state
 
@@ -109,7 +109,7 @@ def joint_viterbi(
         log_initial, log_A = np.log(params.initial), np.log(params.transition)
     chain = LayeredScores(words, np.log(e.factors), log_norm, log_initial, log_A)
     at = M * K**M * np.arange(len(words) + 1)
-    found = best_paths(chain, np.asarray(offsets, dtype=np.int64), at, M, np.uint8 if K <= 256 else np.uint16)
+    found = best_paths(chain, np.asarray(offsets, dtype=np.int64), at, K**M, M, np.uint8 if K <= 256 else np.uint16)
     for i, (a, b) in enumerate(zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)):
         here = words[a:b]
         found.log_prob[i] += e.log_base[here[here >= 0]].sum()
