@@ -168,15 +168,18 @@ def _noisy(x: F32, which: NDArray[np.bool_], rng: np.random.Generator) -> F32:
     return np.asarray(x + noise * which[:, None], dtype=np.float32)
 
 
+def n_kept(first: I64, dropout: float) -> I64:
+    """(G,) how many states of each block are kept: the share 1 − dropout, at least one."""
+    return np.maximum(1, np.rint(np.diff(first) * (1 - dropout))).astype(np.int64)
+
+
 def draw_states(first: I64, dropout: float, rng: np.random.Generator) -> I64:
-    """The states that are kept, sorted: of each block the share 1 − dropout, at least one."""
+    """The states that are kept, sorted."""
     if not dropout:
         return np.arange(first[-1])
-    kept = []
-    for low, high in zip(first[:-1].tolist(), first[1:].tolist(), strict=True):
-        n = max(1, round((high - low) * (1 - dropout)))
-        kept.append(low + np.sort(rng.permutation(high - low)[:n]))
-    return np.concatenate(kept)
+    low, sizes, kept = first[:-1].tolist(), np.diff(first).tolist(), n_kept(first, dropout).tolist()
+    draws = [a + np.sort(rng.permutation(k)[:n]) for a, k, n in zip(low, sizes, kept, strict=True)]
+    return np.concatenate(draws)
 
 
 # --- text -----------------------------------------------------------------------------------------------
@@ -418,7 +421,7 @@ def embedded_epochs(
     for epoch in range(state.n_done, options.n_iter):
         if (plan[epoch] != np.diff(state.first)).any():
             state = split_states(state, plan[epoch], rng)
-        buffer = np.empty(len(draw_states(state.first, options.dropout, np.random.default_rng(0))) ** 2, np.float32)
+        buffer = np.empty(n_kept(state.first, options.dropout).sum() ** 2, dtype=np.float32)
         log_likelihood, n_tokens = 0.0, 0
         for i, b in enumerate(rng.permutation(len(batches)).tolist()):
             rate = rate_at((epoch * len(batches) + i) / n_steps)
