@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import signal
 import sys
@@ -182,16 +183,39 @@ def _interrupts_outside() -> Iterator[Callable[[], AbstractContextManager[None]]
 def plain_warnings() -> Iterator[None]:
     """Print warnings as one sentence on standard error, without the source line that Python adds."""
 
-    def say(message: Warning | str, *_: Any, **__: Any) -> None:
-        sentence = "undertow: " + " ".join(str(message).split())
-        if "tqdm" in sys.modules:  # prints above a bar that is being drawn
-            sys.modules["tqdm"].tqdm.write(sentence, file=sys.stderr)
-        else:
-            click.echo(sentence, err=True)
-
     with warnings.catch_warnings():
-        warnings.showwarning = say
+        warnings.showwarning = lambda message, *_, **__: say(message)
         yield
+
+
+def say(message: object) -> None:
+    """Print one sentence on standard error, above a bar that is being drawn."""
+    sentence = "undertow: " + " ".join(str(message).split())
+    if "tqdm" in sys.modules:
+        sys.modules["tqdm"].tqdm.write(sentence, file=sys.stderr)
+    else:
+        click.echo(sentence, err=True)
+
+
+@contextmanager
+def reuse_said() -> Iterator[None]:
+    """Say it on standard error when what is there already is reused."""
+
+    class Say(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            say(record.getMessage())
+
+    logger, handler = logging.getLogger("undertow.reuse"), Say()
+    level, propagate = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagate
 
 
 def show(facts: dict[str, Any], as_json: bool) -> None:

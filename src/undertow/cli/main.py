@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from undertow import __version__
-from undertow.cli.common import plain_warnings
+from undertow.cli.common import plain_warnings, reuse_said
 from undertow.cli.lazy import LazyGroup
 from undertow.errors import LONGEST, UndertowError, cut
 
@@ -66,7 +66,8 @@ def main(args: Sequence[str] | None = None) -> None:
 def _main(args: Sequence[str] | None, is_terminated: Callable[[], bool]) -> None:
     try:
         # not cli.main(): it would turn a closed pipe into a failure and Ctrl-C into an abort
-        with plain_warnings(), cli.make_context("undertow", list(sys.argv[1:] if args is None else args)) as context:
+        given = list(sys.argv[1:] if args is None else args)
+        with plain_warnings(), reuse_said(), cli.make_context("undertow", given) as context:
             cli.invoke(context)
         sys.stdout.flush()
     except click.exceptions.Exit as e:

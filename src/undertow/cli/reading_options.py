@@ -121,6 +121,15 @@ def reading_options(f: F) -> F:
     return _all((*VOCABULARY_OPTIONS, *TEXT_OPTIONS, *END_OPTIONS), f)
 
 
+def reading_parameters() -> list[click.Parameter]:
+    """The parameters that `reading_options` adds."""
+
+    @reading_options
+    def nothing() -> None: ...
+
+    return list(click.command()(nothing).params)
+
+
 def text_options(f: F) -> F:
     """Options for reading sentences from files, for commands that use the vocabulary of a model."""
     return _all(TEXT_OPTIONS, f)
