@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from undertow.cli.compiling import say_when_compiling, signal_answered
 from undertow.progress import Progress, ProgressFn
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ def progress_bar() -> Iterator[ProgressFn]:
         return
     from tqdm import tqdm
 
+    say_when_compiling(say)
     bar: Any = None
     stage: str | None = None  # of the bar; versions of tqdm differ in what bar.desc is
 
@@ -184,8 +186,13 @@ def plain_warnings() -> Iterator[None]:
     """Print warnings as one sentence on standard error, without the source line that Python adds."""
 
     with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_, **__: say(message)
+        warnings.showwarning = show_warning
         yield
+
+
+def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    signal_answered()  # a fit that Ctrl-C ended warns, and is then saved
+    say(message)
 
 
 def say(message: object) -> None:

@@ -42,6 +42,7 @@ from undertow.text.corpus import (
 )
 from undertow.text.counting import WORKER_BYTES, resident_bytes
 from undertow.text.reading import Chunk, ReadingOptions, ReadingReport, expand_inputs, read_chunks
+from undertow.text.segmenters import Clauses
 from undertow.text.tokenizer import CallableTokenizer, TokenFn, TokenizedText, Tokenizer, as_tokenizer
 from undertow.text.vocabulary import Vocabulary
 from undertow.text.word_counts import PREFIX, WordCounts
@@ -177,6 +178,7 @@ def build_corpus(
         counts: WordCounts | None = None
         parts: list[str] = []
         reused = 0
+        clauses = Clauses()
 
         def jobs() -> Iterator[Job]:
             nonlocal reused
@@ -199,6 +201,8 @@ def build_corpus(
             if counts is None:  # by now what reading and cutting take is in memory
                 counts = WordCounts(staging, _room_for_words(memory))
             counts.add(text.types, text.counts.tolist())
+            if isinstance(rule, Tokenizer) and rule.rule == "words":
+                clauses.add(text.types, text.counts)
             return n_sentences + len(text.lengths)
 
         make = functools.partial(make_part, tokenizer=rule, keep_empty=keep_empty)
@@ -206,6 +210,7 @@ def build_corpus(
             n_sentences = map_reduce(make, jobs(), fold, initial=0, engine=engine)
         if not counts and not (keep_empty and n_sentences):
             raise InputError(f"There is no word in {', '.join(sources)}: check the files and their format.")
+        clauses.warn(report.bytes, stacklevel=2)
         chosen = choose_vocabulary(
             _checked(counts.pairs() if counts else iter(()), vocab_size, min_count, memory),
             n_sentences,
