@@ -66,7 +66,7 @@ def test_a_missing_library_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("text", [CHINESE, f"She said: {THAI}"])
 def test_clauses_taken_for_words_are_warned_of(text: str, tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text(text)
-    with pytest.warns(UnsplitTextWarning, match="tokenizer jieba, pythainlp or icu"):
+    with pytest.warns(UnsplitTextWarning, match="tokenizer='jieba', 'pythainlp' or 'icu'"):
         Corpus.build([tmp_path / "t.txt"], tmp_path / "c")
     for name, other in {
         "korean": "우리는 강둑에 앉아 흐르는 물을 바라보았다",

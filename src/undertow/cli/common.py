@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -63,6 +63,24 @@ def jobs_option(f: F) -> F:
     return click.option(
         "-j", "--jobs", type=int, default=-1, show_default="all cores", help="Number of parallel jobs."
     )(f)
+
+
+def kind_options(f: F) -> F:
+    """What the rows and columns of events are called, on the map and in tables."""
+    for option in (
+        click.option("--column-name", metavar="NAME", help="What the columns are called, such as words."),
+        click.option("--row-name", metavar="NAME", help="What the rows are called, such as countries."),
+    ):
+        f = option(f)
+    return f
+
+
+def time_range(times: Sequence[Any]) -> str:
+    """The first and the last time: 1946–2012, or with spaces if they hold hyphens or words."""
+    first, last = str(times[0]), str(times[-1])
+    if first == last:
+        return first
+    return f"{first}–{last}" if first.isalnum() and last.isalnum() else f"{first} – {last}"
 
 
 def overwrite_option(f: F) -> F:

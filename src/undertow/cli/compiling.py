@@ -41,7 +41,7 @@ def say_when_compiling(say: Callable[[str], None]) -> None:
 
         waiting = True
 
-    event.register("numba:compile", Listener())
+    event.register("numba:compile", Listener())  # type: ignore[no-untyped-call,unused-ignore]
 
 
 def signal_answered() -> None:

@@ -150,7 +150,7 @@ def command(
                 tagger = (CRFTagger if kind == "crf" else LocalTagger)(features or None, **params)
                 tagger.set_params(callbacks=[lambda e: progress(_progress(e))])
                 tagger.fit(words, tags, **({"checkpoint": work} if kind == "crf" else {}))
-        tagger.columns_ = columns_of(given)
+        tagger.columns_ = columns_of(inputs, given)
         save_fit(tagger, place, made, interrupted, overwrite=overwrite or state is Target.CONTINUE)
     facts = {
         "tagger": out,

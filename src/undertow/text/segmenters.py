@@ -80,7 +80,7 @@ class Clauses:
         shown = self.example if len(self.example) <= 12 else f"{self.example[:12]}…"
         warnings.warn(
             f"{self.n_bytes / total:.0%} of the text has no spaces between words, and clauses such as {shown} were "
-            "taken for words: choose --tokenizer jieba, pythainlp or icu (in Python tokenizer='jieba', or a function).",
+            "taken for words: choose tokenizer='jieba', 'pythainlp' or 'icu', or a function (--tokenizer).",
             UnsplitTextWarning,
             stacklevel=stacklevel + 1,
         )
@@ -92,7 +92,9 @@ def _load(rule: str, module: str) -> Any:
             warnings.simplefilter("ignore")  # old syntax and old imports inside the libraries
             return importlib.import_module(module)
     except ImportError:
-        raise missing_extra(f"--tokenizer {rule} needs {LIBRARIES[rule][1]}, for {LIBRARIES[rule][2]}", rule) from None
+        raise missing_extra(
+            f"The tokenizer {rule} needs {LIBRARIES[rule][1]}, for {LIBRARIES[rule][2]}", rule
+        ) from None
 
 
 @cache
@@ -106,7 +108,7 @@ def _words(rule: str) -> Callable[[str], Iterable[str]]:
         return library.cut  # type: ignore[no-any-return]
     if rule == "pythainlp":
         word_tokenize = importlib.import_module("pythainlp.tokenize").word_tokenize
-        return lambda text: word_tokenize(text, engine="newmm", keep_whitespace=False)  # type: ignore[no-any-return]
+        return lambda text: word_tokenize(text, engine="newmm", keep_whitespace=False)
     breaks = library.BreakIterator.createWordInstance(library.Locale.getRoot())
     return lambda text: _pieces(library, breaks, text)
 

@@ -84,10 +84,24 @@ class Report(NamedTuple):
         among them, the unseen included).
     spans : dict of SpanScore or None
         By type, and all types together under `ALL_TYPES`; None if the tags mark no spans.
+    accuracy : float or None
+        Of all tokens.
+    f1 : float or None
+        Of all spans; None if the tags mark none.
     """
 
     tokens: dict[str, Accuracy]
     spans: dict[str, SpanScore] | None
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share of all tokens with the right tag."""
+        return self.tokens["all"].accuracy
+
+    @property
+    def f1(self) -> float | None:
+        """F1 of all spans, whatever their type; None if the tags mark none."""
+        return None if self.spans is None else self.spans[ALL_TYPES].f1
 
     def as_dict(self) -> dict[str, Any]:
         """The scores as plain values.
