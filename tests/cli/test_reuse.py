@@ -7,15 +7,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cli_runner import failed
+from cli_runner import failed, run
 from contract.cases import SENTENCES
 from tagged_grammar import sentences
 from undertow import load
-from undertow.cli.main import main
 
 LDS = "fit lds text.txt -o news.lds --components 3 --iterations 2 --lags 3 --ssid-lags 2 --kappa 1 --seed 0 -j 1"
 HMM = "fit hmm text.txt -o news.hmm --states 8 --blocks 4 --iterations 2 --seed 0 -j 1"
@@ -28,20 +26,14 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def here(capsys: pytest.CaptureFixture[str], command: str) -> subprocess.CompletedProcess[str]:
-    code: Any = 0
-    try:
-        main(command.split())
-    except SystemExit as e:
-        code = e.code
-    out, err = capsys.readouterr()
-    return subprocess.CompletedProcess(command, code, out, err)
+def here(command: str) -> subprocess.CompletedProcess[str]:
+    return run(*command.split())
 
 
-def test_two_models_of_one_text_share_its_corpus(place: Path, capsys: Any) -> None:
-    assert here(capsys, LDS).returncode == 0
+def test_two_models_of_one_text_share_its_corpus(place: Path) -> None:
+    assert here(LDS).returncode == 0
     before = os.stat(place / "news.corpus" / "manifest.json").st_ino
-    done = here(capsys, HMM)
+    done = here(HMM)
     assert done.returncode == 0, done.stderr
     assert done.stderr.strip().endswith(
         "news.corpus is there already, made from the same input with the same options: reused."
@@ -51,42 +43,42 @@ def test_two_models_of_one_text_share_its_corpus(place: Path, capsys: Any) -> No
     assert names == ["news.corpus", "news.counts", "news.hmm", "news.lds", "text.txt"]
 
 
-def test_other_options_of_reading_name_the_corpus_apart(place: Path, capsys: Any) -> None:
-    assert here(capsys, LDS).returncode == 0
-    done = here(capsys, f"{HMM} --vocab-size 5 --json")
+def test_other_options_of_reading_name_the_corpus_apart(place: Path) -> None:
+    assert here(LDS).returncode == 0
+    done = here(f"{HMM} --vocab-size 5 --json")
     assert done.returncode == 0, done.stderr
     assert Path(json.loads(done.stdout)["corpus"]).name.startswith("news-")
     assert len(load("news.hmm").vocabulary_) == 5 < len(load("news.lds").vocabulary_)
 
 
-def test_a_finished_fit_is_reused_and_another_refused(place: Path, capsys: Any) -> None:
-    assert here(capsys, HMM).returncode == 0
+def test_a_finished_fit_is_reused_and_another_refused(place: Path) -> None:
+    assert here(HMM).returncode == 0
     before = os.stat("news.hmm").st_ino
-    again = here(capsys, f"{HMM} --json")
+    again = here(f"{HMM} --json")
     assert again.returncode == 0 and json.loads(again.stdout) == {"model": "news.hmm", "reused": True}
     assert again.stderr.count("\n") == 1 and "reused" in again.stderr and os.stat("news.hmm").st_ino == before
-    other = failed(here(capsys, HMM.replace("--states 8", "--states 12") + " --lower"))
+    other = failed(here(HMM.replace("--states 8", "--states 12") + " --lower"))
     for reason in ("--states was 8, now 12", "tokenizer lower was False, now True", "--overwrite"):
         assert reason in other
     (place / "text.txt").write_text("six other words in this text\n" * 9)
-    assert "text.txt has changed" in failed(here(capsys, HMM))
+    assert "text.txt has changed" in failed(here(HMM))
     assert os.stat("news.hmm").st_ino == before and not list(place.glob("news-*"))  # nothing was built in vain
-    assert here(capsys, f"{HMM} --overwrite").returncode == 0
+    assert here(f"{HMM} --overwrite").returncode == 0
 
 
-def test_the_command_line_says_that_a_corpus_is_reused(capsys: Any) -> None:
+def test_the_command_line_says_that_a_corpus_is_reused() -> None:
     command = "corpus build text.txt -o c --json"
-    first = here(capsys, command)
-    again = here(capsys, command)
+    first = here(command)
+    again = here(command)
     assert "reused" in again.stderr and json.loads(first.stdout) == json.loads(again.stdout)
-    assert "vocab_size was 50000, now 7" in failed(here(capsys, f"{command} --vocab-size 7"))
+    assert "vocab_size was 50000, now 7" in failed(here(f"{command} --vocab-size 7"))
 
 
-def test_a_count_finds_its_corpus_and_itself(place: Path, capsys: Any) -> None:
+def test_a_count_finds_its_corpus_and_itself(place: Path) -> None:
     command = "count text.txt -o n.counts --lags 2 -j 1"
-    assert here(capsys, command).returncode == 0
-    assert here(capsys, command).stderr.count("reused") == 2
-    assert "lags was 2, now 3" in failed_last(here(capsys, command.replace("--lags 2", "--lags 3")))
+    assert here(command).returncode == 0
+    assert here(command).stderr.count("reused") == 2
+    assert "lags was 2, now 3" in failed_last(here(command.replace("--lags 2", "--lags 3")))
     assert sorted(p.name for p in place.iterdir()) == ["n.corpus", "n.counts", "text.txt"]
 
 
@@ -101,7 +93,6 @@ INTERRUPTED = """
 import sys
 import undertow.models.checkpoint as checkpoint
 from undertow.models import fitting
-from undertow.cli.main import main
 
 checkpoint.EVERY_SECONDS = 0
 real, left = fitting.log_line, [int(sys.argv[1])]
@@ -136,13 +127,13 @@ def test_a_fit_that_ctrl_c_ended_goes_on(place: Path) -> None:
     assert whole == {p.name: p.read_bytes() for p in (place / "news.hmm").iterdir()}
 
 
-def test_a_tagger_is_reused_and_another_refused(place: Path, capsys: Any) -> None:
+def test_a_tagger_is_reused_and_another_refused(place: Path) -> None:
     labelled = zip(*sentences(30, seed=1), strict=True)
     rows = ["".join(f"{w}\t{t}\n" for w, t in zip(s, g, strict=True)) for s, g in labelled]
     (place / "gold.tsv").write_text("\n".join(rows) + "\n")
     command = "tag train gold.tsv -o t --seed 0 --iterations 3 -j 1"
-    assert here(capsys, command).returncode == 0
-    assert "reused" in here(capsys, command).stderr
-    assert "--iterations was 3, now 4" in failed(here(capsys, command.replace("--iterations 3", "--iterations 4")))
+    assert here(command).returncode == 0
+    assert "reused" in here(command).stderr
+    assert "--iterations was 3, now 4" in failed(here(command.replace("--iterations 3", "--iterations 4")))
     (place / "gold.tsv").write_text("\n".join(rows[:-1]) + "\n")
-    assert "gold.tsv has changed" in failed(here(capsys, command))
+    assert "gold.tsv has changed" in failed(here(command))

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import csv
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cli_runner import failed, run
+from undertow import HMM, Grammar
 from undertow.cli.common import time_range
 from undertow.cli.main import main
 from undertow.errors import InputError
+from undertow.models.base import LittleTextWarning
 from undertow.results.tagging.scores import Accuracy, Report, span_scores
 from undertow.text.event_documents import events_from_documents
 from undertow.text.event_files import dated_file
@@ -22,24 +23,14 @@ from undertow.text.reading import ReadingOptions, read_chunks
 from undertow.text.tagged import multiword_example
 
 
-def here(capsys: pytest.CaptureFixture[str], *arguments: object) -> subprocess.CompletedProcess[str]:
-    code: Any = 0
-    try:
-        main(list(map(str, arguments)))
-    except SystemExit as e:
-        code = e.code
-    out, err = capsys.readouterr()
-    return subprocess.CompletedProcess(arguments, code, out, err)
-
-
 @pytest.mark.parametrize(
     ("given", "expected"),
     [(["neighbours"], "neighbors"), (["fti", "hmm"], "fit"), (["tag", "trian"], "train"), (["fit", "hhm"], "hmm")],
 )
-def test_a_mistyped_command_is_corrected(given: list[str], expected: str, capsys: Any) -> None:
-    done = here(capsys, *given, "x")
+def test_a_mistyped_command_is_corrected(given: list[str], expected: str) -> None:
+    done = run(*given, "x")
     assert done.returncode == 2 and f"did you mean {expected}" in done.stderr
-    assert "--help lists them" in here(capsys, "qqqqqq").stderr
+    assert "--help lists them" in run("qqqqqq").stderr
 
 
 # --- events ---------------------------------------------------------------------------------------------
@@ -63,12 +54,12 @@ def test_dates_in_the_names_of_files(name: str, expected: tuple[str, str, str], 
         dated_file("speech12.txt")
 
 
-def test_events_of_a_folder_of_dated_files(tmp_path: Path, capsys: Any) -> None:
+def test_events_of_a_folder_of_dated_files(tmp_path: Path) -> None:
     for year, name, text in [(1946, "FRA", "Peace and\npeace"), (1946, "USA", "Trade"), (2012, "FRA", "Climate peace")]:
         (tmp_path / "talks" / str(year)).mkdir(parents=True, exist_ok=True)
         (tmp_path / "talks" / str(year) / f"{name}_{year}.txt").write_text(text)
     out = tmp_path / "e.csv"
-    done = here(capsys, "events", tmp_path / "talks", "-o", out, "--row-name", "countries")
+    done = run("events", tmp_path / "talks", "-o", out, "--row-name", "countries")
     assert done.returncode == 0 and "1946–2012" in done.stdout, done.stderr
     header, *rows = csv.reader(out.read_text().splitlines())
     assert header == ["time", "countries", "words", "count"]
@@ -90,7 +81,7 @@ def test_events_of_a_table_with_text(tmp_path: Path) -> None:
         events_from_documents([str(path)], columns="abstract")
 
 
-def test_rows_and_columns_have_thresholds_of_their_own(tmp_path: Path, capsys: Any) -> None:
+def test_rows_and_columns_have_thresholds_of_their_own(tmp_path: Path) -> None:
     events = Events.build([(1, "a", "x", 5), (2, "a", "y", 1), (1, "b", "x", 2)])
     assert events.select(min_count=(6, 0)).row_names == ["a"]
     assert events.select(min_count=(0, 2)).column_names == ["x"] and events.select(min_count=(0, 2)).row_names == [
@@ -104,19 +95,19 @@ def test_rows_and_columns_have_thresholds_of_their_own(tmp_path: Path, capsys: A
         "".join(json.dumps({"year": t, "authors": r, "words": {c: n}}) + "\n" for t, r, c, n in events.records())
     )
     command = ["events", tmp_path / "d.jsonl", "-o", tmp_path / "e.csv", "--json", "--min-column-count", 2]
-    facts = json.loads(here(capsys, *command).stdout)
+    facts = json.loads(run(*command).stdout)
     assert facts["authors"] == 2 and facts["words"] == 1 and facts["times"] == ["1", "2"]
 
 
-def test_documents_are_not_fitted_as_events(tmp_path: Path, capsys: Any) -> None:
+def test_documents_are_not_fitted_as_events(tmp_path: Path) -> None:
     speech = {"year": 1946, "country": "FRA", "text": "peace and trade " * 40}
     (tmp_path / "speeches.jsonl").write_text(json.dumps(speech) + "\n")
-    done = here(capsys, "fit", "dynamic", tmp_path / "speeches.jsonl", "-o", tmp_path / "m")
+    done = run("fit", "dynamic", tmp_path / "speeches.jsonl", "-o", tmp_path / "m")
     assert "count its words first, with undertow events" in failed(done)
     assert [p.name for p in tmp_path.iterdir()] == ["speeches.jsonl"]
 
 
-def test_a_map_is_called_as_it_is_told(tmp_path: Path, capsys: Any) -> None:
+def test_a_map_is_called_as_it_is_told(tmp_path: Path) -> None:
     rows = [
         (t, r, c, 3 + (t + i) % 4) for t in (1, 2, 3) for i, (r, c) in enumerate([("a", "x"), ("a", "y"), ("b", "x")])
     ]
@@ -135,18 +126,31 @@ def test_a_map_is_called_as_it_is_told(tmp_path: Path, capsys: Any) -> None:
         1,
         "--json",
     ]
-    facts = json.loads(here(capsys, *fit, "--row-name", "countries").stdout)
+    facts = json.loads(run(*fit, "--row-name", "countries").stdout)
     assert facts["countries"] == 2 and facts["times"] == "1–3"
     page = tmp_path / "p.html"
     view = ["view", tmp_path / "m", "-o", page, "--title", "T", "--column-name", "topics", "--overwrite"]
-    assert here(capsys, *view).returncode == 0
+    assert run(*view).returncode == 0
     assert "countries" in page.read_text() and "topics" in page.read_text()
-    assert "different words" in failed(here(capsys, *view, "--row-name", "topics"))
+    assert "different words" in failed(run(*view, "--row-name", "topics"))
 
 
 def test_ranges_of_times() -> None:
     assert time_range([1946, 2012]) == "1946–2012" and time_range([7]) == "7"
     assert time_range(["1946-01", "2012-10"]) == "1946-01 – 2012-10"
+
+
+@pytest.mark.parametrize(
+    ("model", "named"),
+    [
+        (HMM(6144, n_iter=1, random_state=0), "n_states"),
+        (Grammar(n_nonterminals=40, n_preterminals=80, n_iter=1), "n_preterminals"),
+    ],
+)
+def test_more_states_than_tokens_are_warned_of(model: Any, named: str) -> None:
+    text = [["the", "river", "runs"], ["the", "bank", "lends"]] * 5
+    with pytest.warns(LittleTextWarning, match=rf"for 30 tokens.* a smaller {named}, such as 5"):
+        model.fit(text)
 
 
 # --- tagging --------------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ from undertow.text.tokenizer import check_rule, checked_sentences
 from undertow.text.vocabulary import Vocabulary
 
 Sentences = Corpus | Iterable[Sequence[str]]
+MOST_OF_AN_EXAMPLE = 50  # states
 
 
 class CostWarning(UserWarning):
@@ -288,8 +289,11 @@ def as_corpus(X: Any) -> Corpus:
 
 
 def warn_of_little_text(n_states: int, what: str, parameter: str, n_tokens: int, stacklevel: int) -> None:
-    """Warn if a model has more states than its text has tokens: it can only learn the text by heart."""
-    if n_states > n_tokens:
+    """Warn if a model has more states than its text has tokens: it can only learn the text by heart.
+
+    A few states on a few tokens are an example, and nobody takes them for a model.
+    """
+    if n_states > max(n_tokens, MOST_OF_AN_EXAMPLE):
         warnings.warn(
             f"{n_states:,} {what} for {n_tokens:,} tokens: the model learns the text by heart and knows no other; give "
             f"more text, or a smaller {parameter}, such as {max(2, round(n_tokens**0.5))}.",

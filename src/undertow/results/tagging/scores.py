@@ -75,7 +75,7 @@ class SpanScore(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What `evaluate` of a tagger returns.
+    """What `evaluate` of a tagger returns; `accuracy` and `f1` are those of all tokens and of all spans.
 
     Attributes
     ----------
@@ -84,10 +84,6 @@ class Report(NamedTuple):
         among them, the unseen included).
     spans : dict of SpanScore or None
         By type, and all types together under `ALL_TYPES`; None if the tags mark no spans.
-    accuracy : float or None
-        Of all tokens.
-    f1 : float or None
-        Of all spans; None if the tags mark none.
     """
 
     tokens: dict[str, Accuracy]
