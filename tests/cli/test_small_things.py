@@ -12,7 +12,6 @@ import pytest
 from cli_runner import failed, run
 from undertow import HMM, Grammar
 from undertow.cli.common import time_range
-from undertow.cli.main import main
 from undertow.errors import InputError
 from undertow.models.base import LittleTextWarning
 from undertow.results.tagging.scores import Accuracy, Report, span_scores
