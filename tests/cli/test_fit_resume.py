@@ -87,7 +87,7 @@ def test_other_text_is_not_taken_for_what_was_read(place: Path) -> None:
 
 
 def test_a_fit_that_failed_does_not_block_the_corrected_command(place: Path) -> None:
-    wrong = run(*"fit hmm text.txt -o m --states 400 --blocks 300 --iterations 1 -j 1".split())
+    wrong = run(*"fit hmm text.txt -o m --states 40 --blocks 40 --iterations 1 -j 1".split())
     assert "blocks" in failed(wrong)
     assert run(*f"fit {FITS['hmm']} -j 1".split()).returncode == 0
     assert not (place / "m.partial").exists()

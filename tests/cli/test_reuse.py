@@ -93,6 +93,7 @@ INTERRUPTED = """
 import sys
 import undertow.models.checkpoint as checkpoint
 from undertow.models import fitting
+from undertow.cli.main import main
 
 checkpoint.EVERY_SECONDS = 0
 real, left = fitting.log_line, [int(sys.argv[1])]
