@@ -12,7 +12,7 @@ import pytest
 
 import undertow
 from undertow import load
-from undertow.results.tagging.tagger import LittleTextWarning
+from undertow.results.tagging import LittleTextWarning
 
 REPO = Path(__file__).parents[1]
 RUN_PAGES = ("tagging", "constraints", "questions", "grammar", "adapters")

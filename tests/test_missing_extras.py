@@ -14,7 +14,7 @@ import pytest
 import undertow
 from map_samples import sample_map
 from sentences import is_one_sentence
-from undertow import HMM
+from undertow import HMM, Tokenizer
 from undertow.adapters.token_vectors import open_writer
 from undertow.engine import DaskCluster
 from undertow.errors import MissingExtraError
@@ -54,6 +54,9 @@ CASES: list[tuple[tuple[str, ...], str, Callable[[Path], Any]]] = [
     (("matplotlib",), "viz", lambda place: save_picture(sample_map(), place / "m.png")),
     (("imageio",), "video,viz", lambda place: save_film(sample_map(), place / "m.gif")),
     (("imageio_ffmpeg",), "video,viz", lambda place: save_film(sample_map(), place / "m.mp4")),
+    (("jieba",), "jieba", lambda _: Tokenizer(rule="jieba").describe()),
+    (("pythainlp",), "pythainlp", lambda _: Tokenizer(rule="pythainlp").describe()),
+    (("icu",), "icu", lambda _: Tokenizer(rule="icu").describe()),
     (("dask", "distributed"), "dask", lambda _: list(DaskCluster().imap(str, [1]))),
 ]
 

@@ -19,6 +19,7 @@ import copy
 import inspect
 import math
 import os
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
@@ -32,10 +33,15 @@ from undertow.text.tokenizer import check_rule, checked_sentences
 from undertow.text.vocabulary import Vocabulary
 
 Sentences = Corpus | Iterable[Sequence[str]]
+MOST_OF_AN_EXAMPLE = 50  # states
 
 
 class CostWarning(UserWarning):
     """What was asked for takes far more memory or time than is usual; the message estimates them."""
+
+
+class LittleTextWarning(UserWarning):
+    """There is too little text for (a part of) what was asked for; the message says for what, and what helps."""
 
 
 class TensorSpec(NamedTuple):
@@ -284,6 +290,20 @@ def as_corpus(X: Any) -> Corpus:
     if corpus.n_tokens == 0:
         raise InputError("The corpus has no tokens: a model needs some text to learn from.")
     return corpus
+
+
+def warn_of_little_text(n_states: int, what: str, parameter: str, n_tokens: int, stacklevel: int) -> None:
+    """Warn if a model has more states than its text has tokens: it can only learn the text by heart.
+
+    A few states on a few tokens are an example, and nobody takes them for a model.
+    """
+    if n_states > max(n_tokens, MOST_OF_AN_EXAMPLE):
+        warnings.warn(
+            f"{n_states:,} {what} for {n_tokens:,} tokens: the model learns the text by heart and knows no other; give "
+            f"more text, or a smaller {parameter}, such as {max(2, round(n_tokens**0.5))}.",
+            LittleTextWarning,
+            stacklevel=stacklevel + 1,
+        )
 
 
 def check_engine(who: str, engine: object) -> None:

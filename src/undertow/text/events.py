@@ -135,8 +135,8 @@ class Events:
         *,
         n_rows: int | None = None,
         n_columns: int | None = None,
-        min_count: float = 0,
-        min_times: int = 1,
+        min_count: float | tuple[float, float] = 0,
+        min_times: int | tuple[int, int] = 1,
         stop_words: Iterable[str] = (),
     ) -> Events:
         """Keep the most frequent rows and columns. Ties are broken by name.
@@ -146,9 +146,9 @@ class Events:
         n_rows, n_columns
             How many to keep; None keeps all.
         min_count
-            Drop rows and columns with a smaller total count.
+            Drop rows and columns with a smaller total count; a pair is one number for rows and one for columns.
         min_times
-            Drop rows and columns that occur at fewer times.
+            Drop rows and columns that occur at fewer times; likewise.
         stop_words
             Columns to drop first, in lower case.
 
@@ -164,11 +164,13 @@ class Events:
         stopped = frozenset(stop_words)
         counts = [np.array([t.sum(axis=axis) for t in self.tables]) for axis in (1, 0)]  # (T, rows), (T, columns)
         chosen = []
-        for names, count, most in zip((self.row_names, self.column_names), counts, (n_rows, n_columns), strict=True):
+        least = zip(_pair(min_count, "min_count"), _pair(min_times, "min_times"), strict=True)
+        sides = zip((self.row_names, self.column_names), counts, (n_rows, n_columns), least, strict=True)
+        for names, count, most, (least_count, least_times) in sides:
             if most is not None and most < 1:
                 raise InputError(f"select: {most} rows or columns are too few; give 1 or more.")
             total = count.sum(axis=0)
-            ok = (total >= min_count) & (total > 0) & ((count > 0).sum(axis=0) >= min_times)
+            ok = (total >= least_count) & (total > 0) & ((count > 0).sum(axis=0) >= least_times)
             if names is self.column_names:
                 ok &= np.array([name.lower() not in stopped for name in names], dtype=bool)
             best = np.flatnonzero(ok)[np.argsort(-total[ok], kind="stable")][:most]
@@ -338,6 +340,14 @@ def clean_count(count: Any, place: str) -> float:
     if number > LARGEST_COUNT:
         raise InputError(f"{place}: the count is {number:g}, above {LARGEST_COUNT:g}: scale all counts down.")
     return number
+
+
+def _pair(value: Any, name: str) -> tuple[Any, Any]:
+    """A threshold for rows and one for columns."""
+    pair = value if isinstance(value, tuple | list) else (value, value)
+    if len(pair) != 2 or not all(isinstance(x, int | float | np.number) for x in pair):
+        raise InputError(f"select: {name}={short(value)} must be a number, or a pair of them for rows and columns.")
+    return pair[0], pair[1]
 
 
 def check_kinds(kind_names: Sequence[str]) -> tuple[str, str]:

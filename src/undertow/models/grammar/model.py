@@ -29,6 +29,7 @@ from undertow.models.base import (
     as_corpus,
     encode_sentences,
     extend_corpus,
+    warn_of_little_text,
 )
 from undertow.models.constraints import (
     CALLBACKS,
@@ -242,6 +243,8 @@ class Grammar(Estimator):
         rng = check_random_state(self.random_state)
         corpus = as_corpus(X)
         text, other = split_text(corpus, self.validation, validation)
+        symbols = self.n_nonterminals + self.n_preterminals
+        warn_of_little_text(symbols, "symbols", "n_preterminals", text.n_tokens, stacklevel=3)
         text, other = self._short(text), None if other is None else self._short(other)
         m_step = em.MStep.of(text.vocabulary.counts, float(self.smoothing))
         with open_checkpoint(checkpoint, self, (text, other), rng) as saved:

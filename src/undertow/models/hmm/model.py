@@ -28,6 +28,7 @@ from undertow.models.base import (
     check_engine,
     encode_sentences,
     extend_corpus,
+    warn_of_little_text,
 )
 from undertow.models.constraints import (
     CALLBACKS,
@@ -302,6 +303,8 @@ class HMM(Estimator):
         if resuming and corpus.vocabulary != self.vocabulary_:
             corpus = Corpus.from_sentences(corpus.token_lists(), vocabulary=self.vocabulary_)
         text, other = split_text(corpus, self.validation, validation)
+        if not resuming:
+            warn_of_little_text(self.n_states, "states", "n_states", text.n_tokens, stacklevel=3)
         if not resuming and y is None and self._tied(text):
             self._finish(self._fit_embedded(text, other, rng, engine, checkpoint), corpus)
             self.seen_ = SeenText(text.n_tokens, text.n_sentences)

@@ -75,7 +75,7 @@ class SpanScore(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What `evaluate` of a tagger returns.
+    """What `evaluate` of a tagger returns; `accuracy` and `f1` are those of all tokens and of all spans.
 
     Attributes
     ----------
@@ -88,6 +88,16 @@ class Report(NamedTuple):
 
     tokens: dict[str, Accuracy]
     spans: dict[str, SpanScore] | None
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share of all tokens with the right tag."""
+        return self.tokens["all"].accuracy
+
+    @property
+    def f1(self) -> float | None:
+        """F1 of all spans, whatever their type; None if the tags mark none."""
+        return None if self.spans is None else self.spans[ALL_TYPES].f1
 
     def as_dict(self) -> dict[str, Any]:
         """The scores as plain values.
