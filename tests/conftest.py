@@ -37,6 +37,7 @@ SLOW = (
     "tests/models/lds/test_lds.py::test_fit_on_a_cluster",
     "tests/neural/",
     "tests/results/test_word_clusters.py::test_the_verb",
+    "tests/test_docs_site.py",
     "tests/test_errors.py::test_long_values_on_the_command_line",
     "tests/test_files.py",
     "tests/test_interruptions.py",

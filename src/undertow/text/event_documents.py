@@ -12,6 +12,7 @@ import numpy as np
 from undertow.errors import InputError
 from undertow.text.event_files import json_lines
 from undertow.text.events import Events, EventsBuilder, check_kinds, clean_count, clean_name
+from undertow.text.frames import dict_rows, is_frame
 from undertow.text.tokenizer import Tokenizer
 
 _MISSING = object()
@@ -38,7 +39,7 @@ def events_from_documents(
     Parameters
     ----------
     documents
-        Names of JSON lines files, or dictionaries.
+        Names of JSON lines files; or a DataFrame of pandas or Polars, an Arrow table, rows of `datasets`, dictionaries.
     time, rows, columns
         The names of the fields.
     tokenizer
@@ -88,6 +89,8 @@ def events_from_documents(
 def _documents(documents: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     if isinstance(documents, str | os.PathLike):
         documents = [documents]
+    if is_frame(documents):
+        documents = dict_rows(documents)
     if not isinstance(documents, Iterable):
         raise InputError(f"Documents cannot be {type(documents).__name__}: give a path or an iterable of dictionaries.")
     for k, item in enumerate(documents):
