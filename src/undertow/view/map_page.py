@@ -120,7 +120,7 @@ def _lead(data: MapData) -> str:
     return clean(
         f"{census(data)} on one map{span}. The nearer {first} and {second} stand to each other, the more often they "
         "came together, beyond what their frequencies alone would explain. Only distances count, not directions; "
-        "the ellipse around a pinned dot holds its place with 90\N{NO-BREAK SPACE}% probability." + axes
+        "ellipses show how uncertain a place is." + axes
     )
 
 
