@@ -29,6 +29,7 @@ exclude_patterns = [
 myst_enable_extensions = ["deflist"]
 myst_heading_anchors = 3
 
+default_role = "literal"  # single backticks in docstrings are code
 autodoc_member_order = "groupwise"
 autodoc_typehints = "none"  # numpydoc's sections describe the parameters
 autodoc_preserve_defaults = True
