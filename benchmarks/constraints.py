@@ -24,7 +24,8 @@ from bench import parser, print_header, print_row
 from undertow import HMM, Vocabulary
 from undertow.constraints import Contains
 from undertow.engine.blas import one_blas_thread
-from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, weighted_emission
+from undertow.kernels.chain.block_operators import BlockLowRank
+from undertow.kernels.chain.blocks import Blocks, weighted_emission
 from undertow.models.hmm.params import BlockParams
 from undertow.models.hmm.queries import Derived
 from undertow.questions.continuations import context, draw

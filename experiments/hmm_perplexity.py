@@ -30,7 +30,7 @@ HERE = Path(__file__).parent
 
 
 def hmm(**settings: Any) -> dict[str, Any]:
-    return {"kind": "hmm", "settings": settings}
+    return {"kind": "hmm", "settings": {"parameterization": "table", **settings}}
 
 
 # blocks of the other models of the mixture: other numbers of blocks cut the words in other ways

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from undertow.kernels.chain.band import BandLowRank
-from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, PairSparse, offsets
+from undertow.kernels.chain.block_operators import BlockLowRank, PairSparse
+from undertow.kernels.chain.blocks import Blocks, offsets
 from undertow.kernels.chain.inference import ChainParams
 from undertow.kernels.chain.operators import Dense, LowRank
 from undertow.kernels.chain.smoothing import smoothed_columns, smoothed_rows

@@ -129,7 +129,7 @@ def check_fields(path: Path, value: Any, fields: Fields, what: str = "") -> None
     for key, types in fields.items():
         found, allowed = value[key], types if isinstance(types, tuple) else (types,)
         if type(found) not in allowed or (type(found) is int and found < 0):  # not isinstance: True is no number
-            raise FormatError(f"{place}has {key}={short(found)}, which cannot be: write the directory again.")
+            raise FormatError(f"{place}has {key}={short(found)}, which is not valid: write the directory again.")
 
 
 def check_plain(path: Path) -> None:
@@ -188,7 +188,9 @@ def reread_if_replaced(manifest: str) -> Callable[[Callable[P, T]], Callable[P, 
                 else:
                     if _identity(Path(given), manifest) == before:
                         return result
-            raise FormatError(f"{given} is replaced again and again while it is read: wait for who writes it.")
+            raise FormatError(
+                f"{given} keeps being replaced while it is read: wait until the other program has written it."
+            )
 
         return steady
 

@@ -27,7 +27,6 @@ from contract.reference import DeletedInterpolation
 from undertow import LDS, Corpus, LagCounts, load
 from undertow.adapters.word2vec import read_word2vec
 from undertow.cli.common import plain_warnings, progress_bar
-from undertow.cli.main import main
 from undertow.progress import Progress
 from undertow.text import sentences as sentences_module
 from waiting import HANGS
@@ -65,17 +64,6 @@ def model(place: Path) -> Any:
     return load(place / "news.lds")
 
 
-def here(capsys: pytest.CaptureFixture[str], *arguments: object) -> subprocess.CompletedProcess[str]:
-    """The command line within this process: quick, and open to monkeypatching."""
-    code: Any = 0
-    try:
-        main([str(a) for a in arguments])
-    except SystemExit as e:
-        code = e.code
-    out, err = capsys.readouterr()
-    return subprocess.CompletedProcess(list(arguments), code, out, err)
-
-
 # --- fit ------------------------------------------------------------------------------------------------
 
 
@@ -99,16 +87,16 @@ def test_options_that_are_not_given_are_those_of_the_class(place: Path, model: A
         assert f"[default: {default}" in shown[shown.index(f" {option} ") :][:160]
 
 
-def test_corpus_and_counts_give_the_same_model(place: Path, tmp_path: Path, capsys: Any) -> None:
+def test_corpus_and_counts_give_the_same_model(place: Path, tmp_path: Path) -> None:
     for name, extra in (("news.corpus", ()), ("news.counts", ("--full-iterations", "2"))):
         out = tmp_path / f"{name}.lds"
-        assert here(capsys, "fit", "lds", place / name, "-o", out, *SMALL, *extra).returncode == 0
+        assert run("fit", "lds", place / name, "-o", out, *SMALL, *extra).returncode == 0
         assert (out / "model.safetensors").read_bytes() == (place / "news.lds" / "model.safetensors").read_bytes()
     assert LagCounts.open(tmp_path / "news.corpus.counts").lags == 3
     assert not (tmp_path / "news.counts.counts").exists()
 
 
-def test_what_fit_refuses(place: Path, tmp_path: Path, capsys: Any) -> None:
+def test_what_fit_refuses(place: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "diary.txt").touch()
@@ -128,10 +116,10 @@ def test_what_fit_refuses(place: Path, tmp_path: Path, capsys: Any) -> None:
         ("no file matches", tmp_path / "*.nothing", "-o", out, *SMALL),
         ("kappa", counts, "-o", out, *SMALL, "--kappa", "nan"),
     ]:
-        assert reason in failed(here(capsys, "fit", "lds", *arguments))
+        assert reason in failed(run("fit", "lds", *arguments))
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "m.counts", "mine"]  # and no corpus, no counts
-    failed(here(capsys, "fit", "lds", counts, "-o", out, "--components", "0"), 2)
-    failed(here(capsys, "fit", "nonsense", counts, "-o", out), 2)
+    failed(run("fit", "lds", counts, "-o", out, "--components", "0"), 2)
+    failed(run("fit", "nonsense", counts, "-o", out), 2)
 
 
 def test_progress_and_ctrl_c_on_a_terminal(place: Path, tmp_path: Path) -> None:
@@ -259,9 +247,9 @@ def test_embed_writes_what_transform_gives(place: Path, model: Any, tmp_path: Pa
 
 
 @pytest.mark.parametrize("view", ["type", "filter", "smooth"])
-def test_views(place: Path, model: Any, tmp_path: Path, capsys: Any, view: str) -> None:
+def test_views(place: Path, model: Any, tmp_path: Path, view: str) -> None:
     out = tmp_path / "v.npz"
-    assert here(capsys, "embed", place / "news.lds", place / "new.txt", "-o", out, "--view", view).returncode == 0
+    assert run("embed", place / "news.lds", place / "new.txt", "-o", out, "--view", view).returncode == 0
     for written, expected in zip(read_vectors(out, "npz")[1], model.transform(TOKENS, view), strict=True):
         assert written.shape[1] == 3 and written.tobytes() == expected.tobytes()
 
@@ -275,13 +263,13 @@ def test_embed_from_standard_input_to_standard_output(place: Path, model: Any, t
     np.testing.assert_array_equal(vectors[1], model.transform(tokens)[1])
 
 
-def test_the_model_remembers_how_its_text_was_cut(place: Path, tmp_path: Path, capsys: Any) -> None:
+def test_the_model_remembers_how_its_text_was_cut(place: Path, tmp_path: Path) -> None:
     lowered, out = tmp_path / "low.lds", tmp_path / "v.jsonl"
-    assert here(capsys, "fit", "lds", place / "news.txt", "-o", lowered, *SMALL, "--lower").returncode == 0
+    assert run("fit", "lds", place / "news.txt", "-o", lowered, *SMALL, "--lower").returncode == 0
     (tmp_path / "t.txt").write_text("The CAT sat.\n")
 
     def tokens(*options: str) -> list[str]:
-        done = here(capsys, "embed", lowered, tmp_path / "t.txt", "-o", out, "--overwrite", *options)
+        done = run("embed", lowered, tmp_path / "t.txt", "-o", out, "--overwrite", *options)
         assert done.returncode == 0, done.stderr
         found: list[str] = json.loads(out.read_text())["tokens"]
         return found
@@ -292,7 +280,7 @@ def test_the_model_remembers_how_its_text_was_cut(place: Path, tmp_path: Path, c
         "cat",
         "sat.",
     ]  # what is given goes first, the rest is the model's
-    same = here(capsys, "neighbors", lowered, "--sentence", "THE BANK", "--word", "bank", "--json")
+    same = run("neighbors", lowered, "--sentence", "THE BANK", "--word", "bank", "--json")
     assert same.returncode == 0, same.stderr
 
 
@@ -305,16 +293,14 @@ def test_a_reader_that_leaves_is_no_error(place: Path) -> None:
 
 
 @pytest.mark.parametrize("format_", FORMATS)
-def test_embed_works_batch_by_batch(
-    place: Path, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch, format_: str
-) -> None:
+def test_embed_works_batch_by_batch(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: str) -> None:
     """However small the batches, the file is the same: nothing needs the whole text at once.
 
     To the byte for "type"; the sums of the other views are in another order, as the test below allows for.
     """
     name = f"v{FORMATS[format_]}"
     arguments = ("embed", place / "news.lds", place / "news.txt", "--view", "type", "-o")
-    assert here(capsys, *arguments, tmp_path / name).returncode == 0
+    assert run(*arguments, tmp_path / name).returncode == 0
     sizes: list[int] = []
     transform = LDS.transform
 
@@ -325,7 +311,7 @@ def test_embed_works_batch_by_batch(
 
     monkeypatch.setattr(LDS, "transform", watched)
     monkeypatch.setattr(sentences_module, "BATCH_TOKENS", 10)
-    assert here(capsys, *arguments, tmp_path / f"small-{name}").returncode == 0
+    assert run(*arguments, tmp_path / f"small-{name}").returncode == 0
     assert len(sizes) > 50 and max(sizes) < 30
     if format_ == "parquet":  # a row group a batch: the bytes differ, the table does not
         import pyarrow.parquet
@@ -336,29 +322,29 @@ def test_embed_works_batch_by_batch(
         assert (tmp_path / name).read_bytes() == (tmp_path / f"small-{name}").read_bytes()
 
 
-def test_batches_change_no_context(place: Path, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_change_no_context(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ("embed", place / "news.lds", place / "new.txt", "--view", "smooth", "-o")
-    here(capsys, *arguments, tmp_path / "a.npz")
+    run(*arguments, tmp_path / "a.npz")
     monkeypatch.setattr(sentences_module, "BATCH_TOKENS", 1)
-    here(capsys, *arguments, tmp_path / "b.npz")
+    run(*arguments, tmp_path / "b.npz")
     a, b = (np.concatenate(read_vectors(tmp_path / name, "npz")[1]) for name in ("a.npz", "b.npz"))
     np.testing.assert_allclose(a, b, rtol=0, atol=1e-6)
 
 
-def test_embed_without_arrow(place: Path, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_embed_without_arrow(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    done = here(capsys, "embed", place / "news.lds", place / "new.txt", "-o", tmp_path / "v.parquet")
+    done = run("embed", place / "news.lds", place / "new.txt", "-o", tmp_path / "v.parquet")
     assert "undertow[arrow]" in failed(done) and list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("format_", FORMATS)
 def test_a_failure_on_the_way_leaves_no_file(
-    place: Path, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch, format_: str
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: str
 ) -> None:
     (tmp_path / "bad.txt").write_bytes(b"The cat sat.\n" * 100 + b"\xff")
     monkeypatch.setattr(sentences_module, "BATCH_TOKENS", 10)
     out = tmp_path / f"v{FORMATS[format_]}"
-    done = here(capsys, "embed", place / "news.lds", place / "new.txt", tmp_path / "bad.txt", "-o", out)
+    done = run("embed", place / "news.lds", place / "new.txt", tmp_path / "bad.txt", "-o", out)
     assert "UTF-8" in failed(done)
     assert [p.name for p in tmp_path.iterdir()] == ["bad.txt"]
 
@@ -366,68 +352,68 @@ def test_a_failure_on_the_way_leaves_no_file(
 # --- the other verbs ------------------------------------------------------------------------------------
 
 
-def test_perplexity(place: Path, model: Any, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_perplexity(place: Path, model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     facts = json.loads(run("perplexity", place / "news.lds", place / "new.txt", "--json").stdout)
     assert (facts["sentences"], facts["tokens"]) == (3, 25)
     assert facts["unknown"] == pytest.approx(4 / 25, rel=1e-12)  # Thames, rivers, !, Yes
     assert facts["perplexity"] == pytest.approx(model.perplexity(TOKENS), rel=1e-6)
     monkeypatch.setattr(sentences_module, "BATCH_TOKENS", 1)
-    small = json.loads(here(capsys, "perplexity", place / "news.lds", place / "new.txt", "--json").stdout)
+    small = json.loads(run("perplexity", place / "news.lds", place / "new.txt", "--json").stdout)
     assert small["perplexity"] == pytest.approx(facts["perplexity"], rel=1e-6)
-    shown = here(capsys, "perplexity", place / "news.lds", place / "new.txt").stdout
+    shown = run("perplexity", place / "news.lds", place / "new.txt").stdout
     assert "16.00%" in shown and f"{facts['perplexity']:.2f}" in shown
 
 
-def test_perplexity_predicts_the_boundary(place: Path, tmp_path: Path, capsys: Any) -> None:
+def test_perplexity_predicts_the_boundary(place: Path, tmp_path: Path) -> None:
     out = tmp_path / "m.lds"
-    assert here(capsys, "fit", "lds", place / "news.txt", "-o", out, *SMALL, "--boundary", "</s>").returncode == 0
-    facts = json.loads(here(capsys, "perplexity", out, place / "new.txt", "--json").stdout)
+    assert run("fit", "lds", place / "news.txt", "-o", out, *SMALL, "--boundary", "</s>").returncode == 0
+    facts = json.loads(run("perplexity", out, place / "new.txt", "--json").stdout)
     expected: Any = load(out)
     assert facts["tokens"] == 28
     assert facts["perplexity"] == pytest.approx(expected.perplexity([[*s, "</s>"] for s in TOKENS]), rel=1e-6)
 
 
-def test_transitions(place: Path, model: Any, capsys: Any) -> None:
+def test_transitions(place: Path, model: Any) -> None:
     rows = run("transitions", place / "news.lds", "-n", "2").stdout.split("\n")[:-1]
     expected = model.transitions(2)
     assert len(rows) == 2
     for row, t in zip(rows, expected, strict=True):
         before, after = row.split("→")
         assert before.split() == [f"{t.strength:.3f}", *t.before] and after.split() == t.after
-    found = json.loads(here(capsys, "transitions", place / "news.lds", "--words", "3", "--json").stdout)["transitions"]
+    found = json.loads(run("transitions", place / "news.lds", "--words", "3", "--json").stdout)["transitions"]
     assert [t["after"] for t in found] == [t.after for t in model.transitions(10, n_words=3)]
 
 
-def test_neighbors(place: Path, model: Any, capsys: Any) -> None:
+def test_neighbors(place: Path, model: Any) -> None:
     rows = [line.split() for line in run("neighbors", place / "news.lds", "bank", "-n", "3").stdout.split("\n")[:-1]]
     assert rows == [[n.word, f"{n.cosine:.3f}"] for n in model.neighbors("bank", 3)]
     sentence = "They sat on the bank of the river."
     tokens = "They sat on the bank of the river .".split()
     in_context = [n._asdict() for n in model.neighbors(tokens, 4, position=4)]
     for which in (("--word", "bank"), ("--position", 5), ("--word", "bank", "--position", "5")):
-        done = here(capsys, "neighbors", place / "news.lds", "--sentence", sentence, *which, "-n", "4", "--json")
+        done = run("neighbors", place / "news.lds", "--sentence", sentence, *which, "-n", "4", "--json")
         assert json.loads(done.stdout)["neighbors"] == in_context
     lowered = ("--sentence", "THE BANK. OF 1984", "--lower")
-    done = here(capsys, "neighbors", place / "news.lds", *lowered, "--word", "Bank", "--json")
+    done = run("neighbors", place / "news.lds", *lowered, "--word", "Bank", "--json")
     expected = model.neighbors(["the", "bank", ".", "of", "NUM"], position=1)
     assert json.loads(done.stdout)["neighbors"] == [n._asdict() for n in expected]
 
 
-def test_export(place: Path, model: Any, tmp_path: Path, capsys: Any) -> None:
+def test_export(place: Path, model: Any, tmp_path: Path) -> None:
     assert run("export", place / "news.lds", "-o", tmp_path / "v.txt").returncode == 0
-    facts = here(capsys, "export", place / "news.lds", "-o", tmp_path / "v.bin", "--json").stdout
+    facts = run("export", place / "news.lds", "-o", tmp_path / "v.bin", "--json").stdout
     assert json.loads(facts)["format"] == "word2vec-binary" and json.loads(facts)["words"] == len(model.vocabulary_)
     for name in ("v.txt", "v.bin"):
         read = read_word2vec(tmp_path / name)
         assert tuple(read.words) == model.vocabulary_.words
         assert read.vectors.tobytes() == model.word_vectors().tobytes()
-    done = here(capsys, "export", place / "news.lds", "-o", "-", "--format", "word2vec-text")
+    done = run("export", place / "news.lds", "-o", "-", "--format", "word2vec-text")
     assert done.stdout == (tmp_path / "v.txt").read_text()
-    assert "exists already" in failed(here(capsys, "export", place / "news.lds", "-o", tmp_path / "v.txt"))
-    assert here(capsys, "export", place / "news.lds", "-o", tmp_path / "v.txt", "--overwrite").returncode == 0
+    assert "exists already" in failed(run("export", place / "news.lds", "-o", tmp_path / "v.txt"))
+    assert run("export", place / "news.lds", "-o", tmp_path / "v.txt", "--overwrite").returncode == 0
 
 
-def test_failures_are_one_sentence(place: Path, tmp_path: Path, capsys: Any) -> None:
+def test_failures_are_one_sentence(place: Path, tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_text(" \n\n")
     (tmp_path / "taken.npz").touch()
     (tmp_path / "dir.npz").mkdir()
@@ -450,11 +436,11 @@ def test_failures_are_one_sentence(place: Path, tmp_path: Path, capsys: Any) -> 
         ("Token 1 of the sentence is 'The'", "neighbors", good, *sentence, "--word", "bank", "--position", "1"),
         ("is token 2, 4 of", "neighbors", good, "--sentence", "a bank a bank", "--word", "bank"),
     ]:
-        assert reason in failed(here(capsys, *arguments)), reason
+        assert reason in failed(run(*arguments)), reason
     assert sorted(p.name for p in tmp_path.iterdir()) == ["dir.npz", "empty.txt", "taken.npz"]
 
 
-def test_bad_usage_is_2(place: Path, tmp_path: Path, capsys: Any) -> None:
+def test_bad_usage_is_2(place: Path, tmp_path: Path) -> None:
     good, text = place / "news.lds", place / "new.txt"
     for arguments in [
         ("embed", good),
@@ -472,11 +458,11 @@ def test_bad_usage_is_2(place: Path, tmp_path: Path, capsys: Any) -> None:
         ("export", good, "-o", "-"),
         ("export", good, "-o", "-", "--format", "word2vec-text", "--json"),
     ]:
-        failed(here(capsys, *arguments), 2)
+        failed(run(*arguments), 2)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_damaged_model(place: Path, tmp_path: Path, capsys: Any) -> None:
+def test_a_damaged_model(place: Path, tmp_path: Path) -> None:
     bad = tmp_path / "bad.lds"
     shutil.copytree(place / "news.lds", bad)
     raw = bytearray((bad / "model.safetensors").read_bytes())
@@ -489,12 +475,12 @@ def test_a_damaged_model(place: Path, tmp_path: Path, capsys: Any) -> None:
         ("neighbors", "bank"),
         ("export", "-o", tmp_path / "v.txt"),
     ):
-        assert "model.safetensors does not match the hash" in failed(here(capsys, verb, bad, *rest))
+        assert "model.safetensors does not match the hash" in failed(run(verb, bad, *rest))
     done = run("verify", bad)
     assert done.returncode == 1 and "model.safetensors" in done.stderr
 
 
-def test_a_model_of_another_kind(place: Path, tmp_path: Path, capsys: Any) -> None:
+def test_a_model_of_another_kind(place: Path, tmp_path: Path) -> None:
     DeletedInterpolation(n_iter=1, random_state=0).fit(SENTENCES).save(tmp_path / "m")
     text = place / "new.txt"
     for verb, *rest in (
@@ -503,8 +489,8 @@ def test_a_model_of_another_kind(place: Path, tmp_path: Path, capsys: Any) -> No
         ("export", "-o", tmp_path / "v.txt"),
         ("embed", text, "--view", "smooth"),
     ):
-        assert "'test-deleted-interpolation', which has " in failed(here(capsys, verb, tmp_path / "m", *rest))
+        assert "'test-deleted-interpolation', which has " in failed(run(verb, tmp_path / "m", *rest))
     # what such a model can do, it does
-    assert json.loads(here(capsys, "perplexity", tmp_path / "m", text, "--json").stdout)["tokens"] == 25
-    assert here(capsys, "embed", tmp_path / "m", text).stdout.count("\n") == 3
+    assert json.loads(run("perplexity", tmp_path / "m", text, "--json").stdout)["tokens"] == 25
+    assert run("embed", tmp_path / "m", text).stdout.count("\n") == 3
     assert "does not know" in failed(run("transitions", tmp_path / "m"))  # another process has not registered it

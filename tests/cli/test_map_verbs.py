@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cli_runner import failed
+from cli_runner import failed, run
 from map_samples import sample_map
 from undertow.cli import model as model_room
-from undertow.cli.main import main
 from undertow.models.dynamic.map_data import MapData
 
 
@@ -35,62 +33,52 @@ def one_model(monkeypatch: pytest.MonkeyPatch) -> None:
     assert model_room.open_model("m", "map_data").kind == "mapped"
 
 
-def here(capsys: pytest.CaptureFixture[str], *arguments: object) -> subprocess.CompletedProcess[str]:
-    code: Any = 0
-    try:
-        main(list(map(str, arguments)))
-    except SystemExit as e:
-        code = e.code
-    out, err = capsys.readouterr()
-    return subprocess.CompletedProcess(arguments, code, out, err)
-
-
-def test_view_writes_a_page(tmp_path: Path, capsys: Any) -> None:
-    done = here(capsys, "view", "m", "-o", tmp_path / "map.html", "--title", "My map", "--json")
+def test_view_writes_a_page(tmp_path: Path) -> None:
+    done = run("view", "m", "-o", tmp_path / "map.html", "--title", "My map", "--json")
     facts = json.loads(done.stdout)
     page = (tmp_path / "map.html").read_text()
     assert "<title>My map</title>" in page
     assert facts == {"page": str(tmp_path / "map.html"), "bytes": len(page.encode()), "entities": 20, "times": 6}
-    assert "exists already" in failed(here(capsys, "view", "m", "-o", tmp_path / "map.html"))
-    done = here(capsys, "view", "m", "-o", tmp_path / "map.html", "--overwrite")
+    assert "exists already" in failed(run("view", "m", "-o", tmp_path / "map.html"))
+    done = run("view", "m", "-o", tmp_path / "map.html", "--overwrite")
     assert done.returncode == 0 and "A moving map" in (tmp_path / "map.html").read_text() and "entities" in done.stdout
 
 
-def test_export_writes_a_table(tmp_path: Path, capsys: Any) -> None:
-    facts = json.loads(here(capsys, "export", "m", "-o", tmp_path / "m.csv", "--json").stdout)
+def test_export_writes_a_table(tmp_path: Path) -> None:
+    facts = json.loads(run("export", "m", "-o", tmp_path / "m.csv", "--json").stdout)
     assert facts == {"map": str(tmp_path / "m.csv"), "format": "csv", "rows": 120}
-    done = here(capsys, "export", "m", "-o", "-", "--format", "csv")
+    done = run("export", "m", "-o", "-", "--format", "csv")
     assert done.returncode == 0 and done.stdout == (tmp_path / "m.csv").read_text()
     assert done.stdout.startswith("time,kind,name,x1,x2,cov_1_1,cov_1_2,cov_2_2,weight\n1990,authors,author 0,")
 
 
-def test_export_draws(tmp_path: Path, capsys: Any) -> None:
+def test_export_draws(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="pictures need the extra viz")
-    done = here(capsys, "export", "m", "-o", tmp_path / "m.svg", "--time", "1991", "--title", "T", "--json")
+    done = run("export", "m", "-o", tmp_path / "m.svg", "--time", "1991", "--title", "T", "--json")
     assert json.loads(done.stdout)["pictures"] == 1 and ">1991</text>" in (tmp_path / "m.svg").read_text()
-    done = here(capsys, "export", "m", "-o", tmp_path / "{time}.svg", "--json")
+    done = run("export", "m", "-o", tmp_path / "{time}.svg", "--json")
     assert json.loads(done.stdout)["pictures"] == 6 and (tmp_path / "1990.svg").exists()
-    assert "no time '1066'" in failed(here(capsys, "export", "m", "-o", tmp_path / "n.png", "--time", "1066"))
-    assert "exists already" in failed(here(capsys, "export", "m", "-o", tmp_path / "m.svg"))
+    assert "no time '1066'" in failed(run("export", "m", "-o", tmp_path / "n.png", "--time", "1066"))
+    assert "exists already" in failed(run("export", "m", "-o", tmp_path / "m.svg"))
 
 
-def test_export_films(tmp_path: Path, capsys: Any) -> None:
+def test_export_films(tmp_path: Path) -> None:
     if not all(importlib.util.find_spec(name) for name in ("matplotlib", "imageio_ffmpeg")):
         pytest.skip(reason="films need the extras viz and video")
-    done = here(capsys, "export", "m", "-o", tmp_path / "m.gif", "--fps", "1", "--json")
+    done = run("export", "m", "-o", tmp_path / "m.gif", "--fps", "1", "--json")
     assert json.loads(done.stdout)["pictures"] == 7
     assert (tmp_path / "m.gif").read_bytes().startswith(b"GIF8")
 
 
-def test_what_a_model_cannot_do_is_said(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "'mapped', which has no word vectors" in failed(here(capsys, "export", "m", "-o", tmp_path / "v.txt"))
+def test_what_a_model_cannot_do_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "'mapped', which has no word vectors" in failed(run("export", "m", "-o", tmp_path / "v.txt"))
     monkeypatch.delattr(Mapped, "map_data")
     for name in ("m.csv", "m.png"):
-        assert "'mapped', which has no map data" in failed(here(capsys, "export", "m", "-o", tmp_path / name))
+        assert "'mapped', which has no map data" in failed(run("export", "m", "-o", tmp_path / name))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_bad_usage_is_2(tmp_path: Path, capsys: Any) -> None:
+def test_bad_usage_is_2(tmp_path: Path) -> None:
     for arguments in [
         ("view", "m"),
         ("view", "-o", tmp_path / "m.html"),
@@ -103,5 +91,5 @@ def test_bad_usage_is_2(tmp_path: Path, capsys: Any) -> None:
         ("export", "m", "-o", tmp_path / "m.gif", "--time", "1990"),
         ("export", "m", "-o", tmp_path / "m.jpg"),
     ]:
-        failed(here(capsys, *arguments), 2)
+        failed(run(*arguments), 2)
     assert list(tmp_path.iterdir()) == []

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from cli_runner import failed, run
+from html_page import payload
 from undertow import HMM, Corpus, load
 
 LINES = (
@@ -89,8 +90,13 @@ def test_surprise(place: Path) -> None:
 def test_the_page_of_surprise(place: Path, tmp_path: Path) -> None:
     out = tmp_path / "page.html"
     done = run("surprise", place / "news.hmm", place / "new.txt", "-o", out, "--title", "<b>bold</b>")
-    assert done.returncode == 0 and done.stdout == "" and "Thames" in out.read_text()
-    assert "<b>" not in out.read_text()
+    assert done.returncode == 0 and done.stdout == "" and "<b>bold" not in out.read_text()
+    shown = payload(out.read_text())
+    words = [[shown["strings"][w] for w in s] for s in shown["sentences"]]
+    assert words[0] == [*"They sat on the bank of the Thames .".split(), "<eos>"], "with the boundary of the corpus"
+    truth = load(place / "news.hmm").surprise(words)
+    np.testing.assert_allclose(shown["surprise"], np.concatenate([s.left_to_right for s in truth]), atol=0.051)
+    np.testing.assert_allclose(shown["both"], np.concatenate([s.both_sides for s in truth]), atol=0.051)
     failed(run("surprise", place / "news.hmm", place / "new.txt", "-o", out))
     assert run("surprise", place / "news.hmm", place / "new.txt", "-o", out, "--overwrite").returncode == 0
 

@@ -13,7 +13,6 @@ import pytest
 
 from cli_runner import failed, run
 from undertow import load
-from undertow.cli.main import main
 from waiting import HANGS
 
 LINES = ("The old bank lends money .", "The river runs to the sea .", "A bank of the river sleeps .")
@@ -55,17 +54,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def here(capsys: pytest.CaptureFixture[str], *arguments: object) -> subprocess.CompletedProcess[str]:
-    """The command line within this process, which is quick."""
-    code: Any = 0
-    try:
-        main([str(a) for a in arguments])
-    except SystemExit as e:
-        code = e.code
-    out, err = capsys.readouterr()
-    return subprocess.CompletedProcess(list(arguments), code, out, err)
-
-
 def test_train(place: Path) -> None:
     facts = json.loads((place / "facts.json").read_text())
     assert facts["sentences"] == 30 and facts["tags"] == 7 and facts["spans"] is None
@@ -76,20 +64,19 @@ def test_train(place: Path) -> None:
     assert tagger.features_[0].view == "smooth" and tagger.labels_ == sorted(set(TAGS.values()))
 
 
-def test_each_model_is_read_as_the_options_say(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_model_is_read_as_the_options_say(place: Path, tmp_path: Path) -> None:
     """What the rows of the tagging tables need: clusters and an HMM as models, views, scale, window and pieces."""
     for verb in (
         "hmm {t}/c -o {t}/news.hmm --states 3 --iterations 2",
         "clusters {t}/c -o {t}/news.clusters --clusters 4",
     ):
         if "hmm" in verb:
-            assert here(capsys, "corpus", "build", place / "news.txt", "-o", tmp_path / "c").returncode == 0
-        made = here(capsys, "fit", *verb.format(t=tmp_path).split(), "--seed", 0, "-j", 1)
+            assert run("corpus", "build", place / "news.txt", "-o", tmp_path / "c").returncode == 0
+        made = run("fit", *verb.format(t=tmp_path).split(), "--seed", 0, "-j", 1)
         assert made.returncode == 0, made.stderr
     assert "clusters" in made.stdout and load(tmp_path / "news.clusters").n_clusters == 4
     models = [place / "news.lds", tmp_path / "news.clusters", tmp_path / "news.hmm", tmp_path / "news.hmm"]
-    done = here(
-        capsys,
+    done = run(
         *("tag", "train", place / "train.conllu", "--tags", "xpos", "-o", tmp_path / "t", "--pieces", "--scale", 3),
         *(x for model in models for x in ("--model", model)),
         *("--view", "type", "--view", "path", "--view", "posterior", "--view", "states"),
@@ -101,123 +88,116 @@ def test_each_model_is_read_as_the_options_say(place: Path, tmp_path: Path, caps
         ("lds-vectors", 0, True), ("clusters-paths", 0, True), ("hmm-posteriors", 0, True), ("hmm-states", 1, True),
     ]  # fmt: skip
     assert tagger.features_[0].view == "type" and tagger.features_[0].scale == 3.0
-    default = here(
-        capsys, "tag", "train", place / "train.conllu", "--model", models[2], "--model", models[2], "-o", tmp_path / "d"
+    default = run(
+        "tag", "train", place / "train.conllu", "--model", models[2], "--model", models[2], "-o", tmp_path / "d"
     )
     assert "hmm-posteriors-1, hmm-posteriors-2" in default.stdout, "an HMM is read by its posteriors"
 
 
-def test_held_out_files_and_probabilities(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_held_out_files_and_probabilities(place: Path, tmp_path: Path) -> None:
     labelled = ("tag", "train", place / "train.conllu", "--tags", "xpos", "--seed", 0)
-    done = here(capsys, *labelled, "--held-out", place / "dev.conllu", "-o", tmp_path / "t")
+    done = run(*labelled, "--held-out", place / "dev.conllu", "-o", tmp_path / "t")
     assert "On sentences that were held out:" in done.stdout and "all tokens" in done.stdout, done
-    none = here(capsys, *labelled, "--validation", 0, "-o", tmp_path / "none")
+    none = run(*labelled, "--validation", 0, "-o", tmp_path / "none")
     assert none.returncode == 0 and "held out" not in none.stdout and load(tmp_path / "none").held_out_ is None
-    rows = here(capsys, "tag", "predict", "--probabilities", tmp_path / "t", place / "dev.conllu").stdout.split("\n")
+    rows = run("tag", "predict", "--probabilities", tmp_path / "t", place / "dev.conllu").stdout.split("\n")
     word, tag, probability = rows[0].split("\t")
     assert (word, tag) == ("The", "DT") and 0.5 < float(probability) <= 1
-    shown = here(capsys, "inspect", tmp_path / "t").stdout
+    shown = run("inspect", tmp_path / "t").stdout
     assert "held_out 100.00% of the tokens" in shown and len(shown) < 2500
 
 
-def test_eval(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    done = here(capsys, "tag", "eval", place / "crf", place / "dev.conllu", "--tags", "xpos")
+def test_eval(place: Path) -> None:
+    done = run("tag", "eval", place / "crf", place / "dev.conllu", "--tags", "xpos")
     assert done.returncode == 0, done.stderr
     rows = [line.rsplit(maxsplit=3) for line in done.stdout.strip().split("\n")]
     assert rows[0] == ["tokens", "right", "accuracy"] and rows[1] == ["all tokens", "20", "20", "100.00%"]
     assert rows[2] == ["unseen words", "0", "0", "-"]
-    report = json.loads(
-        here(capsys, "tag", "eval", place / "crf", place / "dev.conllu", "--tags", "5", "--json").stdout
-    )
+    report = json.loads(run("tag", "eval", place / "crf", place / "dev.conllu", "--tags", "5", "--json").stdout)
     assert report["tokens"]["all"] == {"accuracy": 1.0, "right": 20, "total": 20} and "spans" not in report
 
 
-def test_eval_reads_the_columns_the_tagger_was_trained_on(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_eval_reads_the_columns_the_tagger_was_trained_on(place: Path) -> None:
     """README's two lines: `tag train --tags xpos`, then `tag eval` without it."""
     assert load(place / "crf").columns_ == {"tags": "xpos", "column": 1, "format": "auto"}
-    report = json.loads(here(capsys, "tag", "eval", place / "crf", place / "dev.conllu", "--json").stdout)
+    report = json.loads(run("tag", "eval", place / "crf", place / "dev.conllu", "--json").stdout)
     assert report["tokens"]["all"] == {"accuracy": 1.0, "right": 20, "total": 20}
 
 
-def test_words_behind_another_column_are_found_again(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_words_behind_another_column_are_found_again(place: Path, tmp_path: Path) -> None:
     """Tag, number, word: the columns and the format of the training serve eval; predict takes the column of words."""
     rows = "\n".join("\n".join(f"{TAGS[w]}\t{i}\t{w}" for i, w in enumerate(line.split())) + "\n" for line in LINES)
     for name in ("train.data", "dev.data", "dev.tsv"):
         (tmp_path / name).write_text(rows * 10)
     columns = ("--format", "tsv", "--column", 3, "--tags", 1)
-    made = here(capsys, "tag", "train", tmp_path / "train.data", *columns, "-o", tmp_path / "t")
+    made = run("tag", "train", tmp_path / "train.data", *columns, "-o", tmp_path / "t")
     assert made.returncode == 0, made.stderr
     for name in ("dev.data", "dev.tsv"):
-        done = here(capsys, "tag", "eval", tmp_path / "t", tmp_path / name, "--json")
+        done = run("tag", "eval", tmp_path / "t", tmp_path / name, "--json")
         assert json.loads(done.stdout)["tokens"]["all"]["accuracy"] == 1.0
-    assert here(capsys, "tag", "predict", tmp_path / "t", tmp_path / "dev.tsv").stdout.startswith("The\tDT\nold\tJJ\n")
+    assert run("tag", "predict", tmp_path / "t", tmp_path / "dev.tsv").stdout.startswith("The\tDT\nold\tJJ\n")
     (tmp_path / "running.txt").write_text("The river runs .\n")  # the format of the labels is not that of the text
-    assert here(capsys, "tag", "predict", tmp_path / "t", tmp_path / "running.txt").stdout.startswith("The\tDT\nriver")
+    assert run("tag", "predict", tmp_path / "t", tmp_path / "running.txt").stdout.startswith("The\tDT\nriver")
 
 
-def test_an_option_that_is_given_goes_before_what_the_tagger_remembers(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    message = failed(here(capsys, "tag", "eval", place / "crf", place / "dev.conllu", "--tags", "upos"))
+def test_an_option_that_is_given_goes_before_what_the_tagger_remembers(place: Path) -> None:
+    message = failed(run("tag", "eval", place / "crf", place / "dev.conllu", "--tags", "upos"))
     assert "(X)" in message and "(., DT, IN, JJ, NN, …)" in message and "--tags" in message
 
 
-def test_predict_running_text(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_predict_running_text(place: Path, tmp_path: Path) -> None:
     """The words rule cuts it, and words and numbers stay as they are written."""
     (tmp_path / "new.txt").write_text("The bank didn't lend 3.5 dollars. The river runs.\n")
     out = tmp_path / "out.tsv"
-    done = here(capsys, "tag", "predict", place / "crf", tmp_path / "new.txt", "-o", out, "--json")
+    done = run("tag", "predict", place / "crf", tmp_path / "new.txt", "-o", out, "--json")
     assert json.loads(done.stdout) == {"tags": str(out), "sentences": 2, "tokens": 12}
     words, tags = zip(*(row.split("\t") for row in out.read_text().split("\n") if row), strict=True)
     assert " ".join(words) == "The bank did n't lend 3.5 dollars . The river runs ."
     assert tags[-4:] == ("DT", "NN", "VBZ", ".")
     assert out.read_text().endswith("\n\n")
-    refused = here(capsys, "tag", "predict", place / "crf", tmp_path / "new.txt", "-o", out)
+    refused = run("tag", "predict", place / "crf", tmp_path / "new.txt", "-o", out)
     assert "exists already" in failed(refused)
 
 
-def test_predict_columns_and_standard_input(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    done = here(capsys, "tag", "predict", place / "crf", place / "dev.conllu")
+def test_predict_columns_and_standard_input(place: Path) -> None:
+    done = run("tag", "predict", place / "crf", place / "dev.conllu")
     sentences = [block.split("\n") for block in done.stdout.strip().split("\n\n")]
     assert sentences == [[f"{w}\t{TAGS[w]}" for w in line.split()] for line in LINES]
     piped = run("tag", "predict", place / "crf", "-", stdin=b"The sea sleeps.\n")
     assert piped.stdout == "The\tDT\nsea\tNN\nsleeps\tVBZ\n.\t.\n\n"
 
 
-def test_a_local_tagger(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    done = here(
-        capsys,
+def test_a_local_tagger(place: Path, tmp_path: Path) -> None:
+    done = run(
         *("tag", "train", place / "train.conllu", "--tags", "xpos", "--kind", "local", "--model", place / "news.lds"),
         *("--hidden", 7, "--iterations", 2, "--seed", 1, "-o", tmp_path / "local"),
     )
     assert done.returncode == 0 and "iterations  2" in done.stdout, done
     tagger: Any = load(tmp_path / "local")
     assert tagger.n_hidden == 7 and tagger.random_state == 1 and tagger.callbacks is None
-    shown = here(capsys, "inspect", tmp_path / "local").stdout
+    shown = run("inspect", tmp_path / "local").stdout
     assert "local-tagger" in shown and "models lds" in shown and len(shown) < 2500
-    assert here(capsys, "verify", tmp_path / "local").stdout == f"{tmp_path / 'local'}: whole (local-tagger model)\n"
+    assert run("verify", tmp_path / "local").stdout == f"{tmp_path / 'local'}: whole (local-tagger model)\n"
 
 
-def test_spans(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    made = here(capsys, "tag", "train", place / "names.tsv", "-o", tmp_path / "names", "--iterations", 20)
+def test_spans(place: Path, tmp_path: Path) -> None:
+    made = run("tag", "train", place / "names.tsv", "-o", tmp_path / "names", "--iterations", 20)
     assert made.returncode == 0 and "spans       IOB2" in made.stdout, made
-    done = here(capsys, "tag", "eval", tmp_path / "names", place / "names.tsv")
+    done = run("tag", "eval", tmp_path / "names", place / "names.tsv")
     rows = [line.split() for line in done.stdout.strip().split("\n")]
     assert rows[-3:] == [
         ["all", "spans", "30", "30", "30", "100.00%", "100.00%", "100.00%"],
         ["loc", "20", "20", "20", "100.00%", "100.00%", "100.00%"],
         ["per", "10", "10", "10", "100.00%", "100.00%", "100.00%"],
     ]
-    report = json.loads(here(capsys, "tag", "eval", tmp_path / "names", place / "names.tsv", "--json").stdout)
+    report = json.loads(run("tag", "eval", tmp_path / "names", place / "names.tsv", "--json").stdout)
     assert report["spans"]["all"]["f1"] == 1.0 and set(report["spans"]["types"]) == {"loc", "per"}
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "expected"),
     [
-        ("train {p}/news.txt -o {t}", 1, "no file of columns by its name"),
+        ("train {p}/news.txt -o {t}", 1, "not named like a file of columns"),
         ("train {p}/train.conllu -o {t} --tags lemma", 1, "all _"),
         ("train {p}/train.conllu -o {t} --tags 12", 1, "row 1: column 12"),
         ("train {p}/train.conllu -o {p}/crf", 1, "exists already"),
@@ -247,10 +227,8 @@ def test_spans(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         ("predict {p}/crf {p}/news.txt --json", 2, "give a file with -o"),
     ],
 )
-def test_what_is_wrong_is_said(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: str, code: int, expected: str
-) -> None:
-    done = here(capsys, "tag", *arguments.format(p=place, t=tmp_path / "t").split())
+def test_what_is_wrong_is_said(place: Path, tmp_path: Path, arguments: str, code: int, expected: str) -> None:
+    done = run("tag", *arguments.format(p=place, t=tmp_path / "t").split())
     assert expected in failed(done, code)
     assert not (tmp_path / "t").exists()
 
@@ -264,8 +242,6 @@ def test_help_waits_for_nothing() -> None:
     assert done.stdout.strip().endswith("False")
 
 
-def test_perplexity_of_a_tagger_is_refused_with_the_kinds_that_have_one(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    sentence = failed(here(capsys, "perplexity", place / "crf", place / "news.txt"))
+def test_perplexity_of_a_tagger_is_refused_with_the_kinds_that_have_one(place: Path) -> None:
+    sentence = failed(run("perplexity", place / "crf", place / "news.txt"))
     assert "'tagger', which has no perplexity" in sentence and "fhmm, grammar, hmm, lds" in sentence

@@ -76,6 +76,12 @@ CASES = [
     ),
     Case("fhmm-lds", small(FactorialHMM, n_layers=2, n_states=3, n_iter=3, init="lds", random_state=0)),
     Case("hmm-blocks", small(HMM, n_states=8, n_blocks=4, n_iter=4, n_chunks=2, random_state=0)),
+    Case(
+        "hmm-tied",
+        small(
+            HMM, n_states=9, n_blocks=3, parameterization="neural", width=4, batch_tokens=30, n_iter=4, random_state=0
+        ),
+    ),
     Case("hmm-dense", small(HMM, n_states=3, n_iter=4, n_chunks=1, random_state=0)),
     Case("hmm-low-rank", small(HMM, n_states=6, n_blocks=3, rank=2, n_iter=4, n_chunks=2, random_state=0)),
     Case("grammar", small(Grammar, n_nonterminals=4, n_preterminals=5, rank=3, n_iter=4, n_chunks=2, random_state=0)),

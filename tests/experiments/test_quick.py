@@ -21,6 +21,7 @@ NEEDS = {
     "grammar": (),
     "hmm_neural": ("torch",),
     "hmm_perplexity": (),
+    "hmm_tied": (),
     "lds_noise": (),
     "lds_pos": (),
     "lds_rnn": ("torch",),

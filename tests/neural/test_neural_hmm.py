@@ -236,6 +236,6 @@ def test_what_cannot_be_is_refused() -> None:
 @pytest.mark.parametrize("check", [pytest.param(check, id=check.__name__) for check, _ in CHECKS])
 def test_the_contract_holds(check, monkeypatch) -> None:
     """That of every estimator, with a network and steps as small as the text."""
-    monkeypatch.setattr(neural, "Options", lambda: QUICK)
+    monkeypatch.setattr(neural, "options_of", lambda hmm: QUICK)
     make = small(HMM, n_states=4, n_blocks=1, rank=2, n_iter=3, parameterization="neural", random_state=0)
     check(Case("neural-hmm", make))

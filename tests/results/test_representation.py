@@ -13,7 +13,7 @@ from undertow import LDS, Corpus
 from undertow.errors import InputError
 from undertow.models.base import Estimator
 from undertow.results.tagging import Paths, Posteriors, Representation, States, Vectors, representation
-from undertow.results.tagging.representation import as_representation, as_representations
+from undertow.results.tagging.sources import as_representation, as_representations
 from undertow.text.vocabulary import Vocabulary
 
 

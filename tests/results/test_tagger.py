@@ -279,7 +279,7 @@ def test_reading_and_counting_are_reported(tmp_path: Path) -> None:
     [
         (lambda p: Tagger("x").fit(WORDS, LABELS), "neither a fitted model"),
         (lambda p: Tagger(None).fit(WORDS, LABELS, text=TEXT), "leave out one"),
-        (lambda p: Tagger().fit(WORDS, LABELS, text=3), "is no text"),
+        (lambda p: Tagger().fit(WORDS, LABELS, text=3), "is not a text"),
         (lambda p: Tagger().fit(WORDS, LABELS, text=[[]]), "no token"),
         (lambda p: Tagger().fit(WORDS, LABELS, text=[["a"], "b.txt"]), "one kind"),
         (lambda p: Tagger().fit(WORDS, LABELS, text=p / "none.txt"), "none.txt"),

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +13,6 @@ from oracles.word_classes import brown_merges, class_objective, exchange_pass
 from sealing import edit_sealed
 from sentences import is_one_sentence
 from undertow import Corpus, LagCounts, load
-from undertow.cli.main import main
 from undertow.errors import FormatError, InputError
 from undertow.results import WordClusters
 
@@ -155,18 +152,7 @@ def test_one_cluster_and_as_many_as_words() -> None:
             WordClusters(4).fit(sentences()).words(bad)
 
 
-def here(capsys: pytest.CaptureFixture[str], *arguments: object) -> subprocess.CompletedProcess[str]:
-    """The command line within this process: a process of its own takes seconds."""
-    code: Any = 0
-    try:
-        main([str(a) for a in arguments])
-    except SystemExit as e:
-        code = e.code
-    out, err = capsys.readouterr()
-    return subprocess.CompletedProcess(list(arguments), code or 0, out, err)
-
-
-def test_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_verb(tmp_path: Path) -> None:
     (tmp_path / "news.txt").write_text("".join(" ".join(s) + "\n" for s in sentences()))
     out = tmp_path / "paths.txt"
     command = ["clusters", tmp_path / "news.txt", "-o", out, "--clusters", 4, "--json", "-j", 1]
@@ -176,11 +162,11 @@ def test_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert facts["clusters"] == 4 and facts["words"] == 12 and facts["tokens"] == 1200
     model = WordClusters.load_paths(out)
     assert len({model.path(w) for w in CLASSES[1]}) == 1
-    piped = here(capsys, "clusters", tmp_path / "paths.corpus", "-o", "-", "--clusters", 4)
+    piped = run("clusters", tmp_path / "paths.corpus", "-o", "-", "--clusters", 4)
     assert piped.returncode == 0 and piped.stdout == out.read_text()
-    assert "exists already" in failed(here(capsys, *command))
-    assert "13" in failed(here(capsys, "clusters", tmp_path / "paths.corpus", "-o", "-", "--clusters", 13))
-    failed(here(capsys, "clusters", tmp_path / "news.txt", "-o", "-"), code=2)
+    assert "exists already" in failed(run(*command))
+    assert "13" in failed(run("clusters", tmp_path / "paths.corpus", "-o", "-", "--clusters", 13))
+    failed(run("clusters", tmp_path / "news.txt", "-o", "-"), code=2)
 
 
 def test_clusters_know_the_rule_their_text_was_cut_by(tmp_path: Path) -> None:

@@ -74,9 +74,9 @@ def test_it_is_read_as_it_is_asked_for(tmp_path: Path) -> None:
         ("a.tsv", "a\tX\n", 1, "column 1 for the tags holds the words"),
         ("a.tsv", "a\n", None, "column -1 for the tags holds the words"),
         ("a.tsv", "a\tX\n", "xpos", "no column is called xpos"),
-        ("a.tsv", "a\tX\n", 0, "tags=0 is no column"),
-        ("a.tsv", "a\tX\n", "pos", "tags='pos' is no column"),
-        ("a.txt", "a\tX\n", None, "is no file of columns by its name"),
+        ("a.tsv", "a\tX\n", 0, "tags=0 is not a column"),
+        ("a.tsv", "a\tX\n", "pos", "tags='pos' is not a column"),
+        ("a.txt", "a\tX\n", None, "is not named like a file of columns"),
         ("a.conllu", CONLLU, 2, "column 2 for the tags holds the words"),
     ],
 )

@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose
 
 from html_page import HOSTILE, HOSTILE_WORD, Page, check_closed, payload
 from page_samples import KINDS, TEXT, fitted
+from undertow import HMM
 from undertow.errors import InputError
 from undertow.view import lds_page
 from undertow.view.charts import bar_chart, curve_chart, eigenvalue_chart, half_life, rank_chart, round_ticks
@@ -64,8 +65,17 @@ def test_the_reader_has_the_numbers_of_the_model() -> None:
     got = payload(page(model, TEXT))
     bits = -np.concatenate(model.log_probabilities(TEXT)) / np.log(2)
     assert_allclose(got["surprise"], bits, rtol=0, atol=0.051)
+    both = np.concatenate([s.both_sides for s in model.surprise(TEXT)])
+    assert_allclose(got["both"], both, rtol=0, atol=0.051)
+    assert f"{2 ** both.mean():,.0f}</b>perplexity given both sides" in page(model, TEXT)
     states = np.concatenate(model.decode(TEXT, "posterior"))
     assert [got["states"][token[0][0]]["name"] for token in got["posterior"][0]] == [str(z) for z in states]
+
+
+def test_impossible_tokens_in_the_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HMM, "masked_log_probabilities", lambda _, X: [np.full(len(s), -np.inf) for s in X])
+    text = page(fitted("hmm-dense"), TEXT)
+    assert set(payload(text)["both"]) == {None} and "perplexity given both sides" not in text
 
 
 def test_the_page_of_an_hmm_says_what_the_model_says() -> None:

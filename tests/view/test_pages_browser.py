@@ -170,6 +170,13 @@ def test_the_reader_colors_by_surprise_and_by_state(show: Any) -> None:
     for i, shade in enumerate(shades):
         assert f"shade{shade}" in browser.evaluate(f"document.querySelectorAll('.token')[{i}].className").split()
     assert len(texts(browser, "#legend .swatch")) == 6
+    click(browser, '#modes input[value="both"]')
+    both = model.surprise([sentence])[0].both_sides
+    shades = [int(np.searchsorted([2, 4, 6, 9, 12], round(b, 1), side="right")) for b in both]
+    for i, shade in enumerate(shades):
+        assert f"shade{shade}" in browser.evaluate(f"document.querySelectorAll('.token')[{i}].className").split()
+    browser.evaluate("undertow.choose(1, false)")
+    assert f"{both[1]:.1f} bits" in texts(browser, "#panel .big")
     click(browser, '#modes input[value="0"]')
     states = model.decode([sentence], "posterior")[0].tolist()
     classes = [c.split() for c in browser.evaluate("[...document.querySelectorAll('.token')].map(t => t.className)")]

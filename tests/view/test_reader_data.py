@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose
 from page_samples import TEXT, fitted, sentences
 from undertow import HMM, FactorialHMM
 from undertow.errors import InputError
+from undertow.questions import factorial
 from undertow.view import reader_data
 from undertow.view.reader_data import COLORS, nearest_in_context, read_text, shortened
 
@@ -22,6 +23,9 @@ def test_surprise_and_unknown_words(kind: str) -> None:
     assert reading.sentences == TEXT and not reading.is_cut
     bits = -np.concatenate(model.log_probabilities(TEXT)) / math.log(2)
     assert_allclose(reading.surprise, bits, rtol=1e-12)
+    both = np.concatenate([s.both_sides for s in model.surprise(TEXT)])
+    assert_allclose(reading.both_sides, both, rtol=1e-12)
+    assert not np.allclose(both, bits, rtol=0.01)
     assert [w for s in TEXT for w in s if w == "unheard"] == ["unheard"]
     assert np.flatnonzero(reading.unknown).tolist() == [[w for s in TEXT for w in s].index("unheard")]
 
@@ -105,3 +109,9 @@ def test_what_cannot_be_read_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         read_text(fitted("lds"), [[]])
     monkeypatch.setattr(FactorialHMM, "scores_exactly", False)
     assert read_text(fitted("fhmm"), TEXT).surprise == []
+
+
+def test_a_product_too_large_for_both_sides_leaves_them_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(factorial, "MOST_STATES", 3)
+    reading = read_text(fitted("fhmm"), TEXT)
+    assert reading.both_sides == [] and len(reading.surprise) == reading.n_tokens

@@ -80,7 +80,7 @@ def word2vec_rows(words: Sequence[str], vectors: NDArray[np.floating], binary: b
     for position, word in enumerate(words):
         check_word(word, f"word {position}")
     if len(set(words)) != len(words):
-        raise InputError("A word stands twice among the words: give each once.")
+        raise InputError("A word occurs twice among the words: give each once.")
     return _rows(words, table, binary)
 
 
@@ -125,7 +125,7 @@ def read_word2vec(path: str | Path, binary: bool | None = None) -> WordVectors:
                 where = f"{place}, {_row(number, is_binary)}"
                 word = _word(raw, where)
                 if word in seen:
-                    raise FormatError(f"{where}: the word {word!r} stood there before: each may stand once.")
+                    raise FormatError(f"{where}: the word {word!r} occurs a second time: each may occur once.")
                 if not np.isfinite(row).all():
                     raise FormatError(f"{where}: the vector of {word!r} is not finite.")
                 seen.add(word)

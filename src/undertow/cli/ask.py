@@ -17,7 +17,7 @@ from undertow.errors import InputError
 @click.argument("model", type=click.Path())
 @text_argument
 @click.option("--words", metavar="WORD,WORD,…", help="Compare these words at the gap, or at --position.")
-@click.option("--what-if", "what_if", metavar="WORD", help="What changes elsewhere if this word is at --position.")
+@click.option("--what-if", "what_if", metavar="WORD", help="Show what changes elsewhere if this word is at --position.")
 @click.option("--position", type=int, help="The number of a token of the text, from 1.  [default: the only gap]")
 @rule_options
 @json_option

@@ -17,7 +17,7 @@ from undertow.cli.reading_options import rule_options
 @text_argument
 @click.option("-n", "--number", type=click.IntRange(1), default=10, show_default=True, help="Words for each gap.")
 @click.option("--joint", is_flag=True, help="Also find the most probable words of all gaps together.")
-@click.option("--samples", type=click.IntRange(0), default=0, help="Also draw so many texts from all that fit.")
+@click.option("--samples", type=click.IntRange(0), default=0, help="Also draw this many completed texts at random.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the random generator.")
 @rule_options
 @json_option

@@ -38,7 +38,7 @@ OPTIONS: Options = {
 @click.argument("inputs", nargs=-1, required=True)
 @click.option("-o", "--out", required=True, type=click.Path(), help="Model directory to write.")
 @model_options(LDS, OPTIONS)
-@click.option("--memory", type=Size(), default="4G", show_default=True, help="Stay within this much while counting.")
+@click.option("--memory", type=Size(), default="4G", show_default=True, help="Memory limit while counting.")
 @text_options
 def command(**given: Any) -> None:
     """Fit a linear dynamical system and save it.

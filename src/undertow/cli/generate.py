@@ -34,12 +34,12 @@ class Range(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic
 @click.option("--ordered", is_flag=True, help="The words of --contains occur in the given order.")
 @click.option("--without", multiple=True, metavar="WORDS", help="A word or phrase that must not occur; repeatable.")
 @click.option("--phrase", multiple=True, metavar="WORDS", help="An exact phrase that must occur; repeatable.")
-@click.option("--ends-with", metavar="WORDS", help="The last words.")
+@click.option("--ends-with", metavar="WORDS", help="The words that the text ends with.")
 @click.option(
     "--matches", metavar="PATTERN", help='A regular expression over words: "the ( old | wide )* {river|sea} .*"'
 )
 @click.option("-n", "n", type=click.IntRange(1), default=5, show_default=True, help="Number of texts.")
-@click.option("--temperature", type=float, default=1.0, show_default=True, help="Below 1: more probable words.")
+@click.option("--temperature", type=float, default=1.0, show_default=True, help="Below 1 favors more probable words.")
 @click.option("--best", is_flag=True, help="The most probable text instead of samples.")
 @click.option("--probability", "only_probability", is_flag=True, help="Print the probability of the constraints only.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the random generator.")

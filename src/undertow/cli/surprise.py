@@ -16,8 +16,8 @@ from undertow.cli.reading_options import text_options, with_model_tokenizer
 @click.command()
 @click.argument("model", type=click.Path())
 @click.argument("inputs", nargs=-1, required=True)
-@click.option("-o", "--out", type=click.Path(), help="Write a colored HTML page to this file instead.")
-@click.option("--title", default="How surprising each word is", show_default=True, help="Title of the page.")
+@click.option("-o", "--out", type=click.Path(), help="Write the page of `undertow view` to this file instead.")
+@click.option("--title", help="Title of the page.  [default: describes its content]")
 @click.option("--tsv", is_flag=True, help="Print a table with a header: sentence, token, word and bits by TAB.")
 @text_options
 @overwrite_option
@@ -26,7 +26,7 @@ def command(
     model: str,
     inputs: tuple[str, ...],
     out: str | None,
-    title: str,
+    title: str | None,
     tsv: bool,
     overwrite: bool,
     as_json: bool,
@@ -36,11 +36,12 @@ def command(
 
     Prints for each token −log2 of its probability given the tokens before it, and given both sides; a blank line ends a
     sentence. With --json one object per sentence, null for an infinite number. If the corpus of the model has a
-    boundary word, sentences end with it.
+    boundary word, sentences end with it. With -o an HTML page colors the tokens by either number; of a long text it
+    shows the first 10,000 tokens.
     """
     if (out is not None) + tsv + as_json > 1:
         raise click.UsageError("Choose one of -o, --tsv and --json.")
-    from undertow.atomic import check_file_target, finished_file
+    from undertow.atomic import check_file_target
     from undertow.cli.embed import sentence_batches
     from undertow.cli.model import open_model
 
@@ -50,25 +51,25 @@ def command(
     given = with_model_tokenizer(given, opened)
     boundary = opened.vocabulary_.boundary
     end = [] if boundary is None else [boundary]
-    kept, n = [], 0
+    if out is not None:
+        from undertow.cli.view import first_sentences
+        from undertow.view.document import save_page
+        from undertow.view.pages import page
+
+        sentences = [tokens + end for tokens in first_sentences(inputs, given)]
+        save_page(page(opened, sentences, title=title), out, overwrite=overwrite)
+        return
+    n = 0
     if tsv:
         click.echo("sentence\ttoken\tword\tleft_to_right\tboth_sides")
     with progress_bar() as progress:
         for batch in sentence_batches(inputs, progress, given):
             for sentence in opened.surprise([tokens + end for tokens in batch]):
                 n += 1
-                if out is not None:
-                    kept.append(sentence)
-                elif as_json:
+                if as_json:
                     click.echo(json.dumps(_record(sentence), ensure_ascii=False))
                 else:
                     click.echo(_lines(sentence, n if tsv else None), nl=not tsv)
-    if out is not None:
-        from undertow.view.surprise_page import surprise_page
-
-        page = surprise_page(kept, title=title)
-        with finished_file(Path(out), overwrite=overwrite) as staging:
-            staging.write_bytes(page.encode("utf-8"))
 
 
 def _record(sentence: Any) -> dict[str, Any]:

@@ -107,10 +107,10 @@ def representations(given: dict[str, Any]) -> list[Any]:
         raise click.UsageError("There are more --view than --model options: give at most one view per model.")
     scales, windows = _per_model(given, "scales", "--scale"), _per_model(given, "windows", "--model-window")
     if given["pieces"] and not models:
-        raise click.UsageError("--pieces is about a model's reading: give one with --model.")
+        raise click.UsageError("--pieces needs a model: give one with --model.")
     if not models:
         return []
-    from undertow.results.tagging.representation import as_representation
+    from undertow.results.tagging.sources import as_representation
     from undertow.storage import load_model
 
     loaded = {path: load_model(path) for path in models}  # a model that is read in two ways is loaded once

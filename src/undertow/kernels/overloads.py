@@ -14,7 +14,7 @@ def implement(kind: type, functions: dict[Callable[..., Any], Callable[..., Any]
     Both are plain Python functions; Numba compiles the implementation into its caller, which costs no call.
     """
     for generic, implementation in functions.items():
-        overload(generic, strict=False)(_only_for(kind, implementation))
+        overload(generic, strict=False, inline="always")(_only_for(kind, implementation))
 
 
 def _only_for(kind: type, implementation: Callable[..., Any]) -> Callable[..., Any]:

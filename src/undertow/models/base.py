@@ -176,7 +176,7 @@ class Estimator(abc.ABC):
         """Whether a word is in the vocabulary."""
         self._check_fitted()
         if "vocabulary_" not in vars(self):
-            raise InputError(f"{type(self).__name__} has no vocabulary in which a word could be.")
+            raise InputError(f"{type(self).__name__} has no vocabulary.")
         return word in self.vocabulary_
 
     def _word_id(self, word: object) -> int:

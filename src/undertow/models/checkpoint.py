@@ -301,7 +301,7 @@ def _class(name: str) -> Any:
         raise ValueError(f"it names the foreign class {short(name)}")
     cls = getattr(importlib.import_module(module), attribute)
     if not (dataclasses.is_dataclass(cls) or (issubclass(cls, tuple) and hasattr(cls, "_fields"))):
-        raise ValueError(f"it names the class {short(name)}, which is no record")
+        raise ValueError(f"it names the class {short(name)}, which is not a record")
     return cls
 
 

@@ -125,7 +125,7 @@ def check_random_state(random_state: Any) -> np.random.Generator:
     is_seed = isinstance(random_state, int | np.integer) and not isinstance(random_state, bool)
     if random_state is not None and not (is_seed and random_state >= 0):
         raise InputError(
-            f"random_state={short(random_state)} is no source of randomness: give a non-negative integer, "
+            f"random_state={short(random_state)} cannot seed a random generator: give a non-negative integer, "
             "a numpy.random.Generator, or None."
         )
     return np.random.default_rng(random_state)

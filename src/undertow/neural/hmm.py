@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from undertow.engine import count_workers
 from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError
-from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, PairSparse
+from undertow.kernels.chain.block_operators import BlockLowRank, PairSparse
+from undertow.kernels.chain.blocks import Blocks
 from undertow.kernels.chain.inference import ChainParams
 from undertow.kernels.chain.operators import Dense, LowRank
 from undertow.kernels.types import I64
@@ -56,6 +57,12 @@ class Options(NamedTuple):
     clip: float = 5.0
     cut: float = 0.25  # the rate is multiplied by this when the held-out text (or else the text) stops improving
     n_warm: int = 60  # gradient steps towards the initial expected counts, before training on the text
+
+
+def options_of(hmm: Any) -> Options:
+    """What the constructor of `HMM` says; the rest is as measured."""
+    given = {"dropout": hmm.dropout, "batch_tokens": hmm.batch_tokens}
+    return Options(width=hmm.width, features=hmm.features, **{k: v for k, v in given.items() if v is not None})
 
 
 # --- tables and counts ----------------------------------------------------------------------------------
@@ -305,7 +312,7 @@ def fit_neural(
     torch.set_num_threads(count_workers(hmm.n_jobs))
     try:
         with one_blas_thread():
-            return _fit(hmm, corpus, validation, Options() if options is None else options, checkpoint)
+            return _fit(hmm, corpus, validation, options_of(hmm) if options is None else options, checkpoint)
     finally:
         torch.set_num_threads(threads)
 

@@ -151,7 +151,7 @@ def _rows(name: str, delimiter: str) -> Iterator[tuple[str, list[str]]]:
             if row:
                 yield f"{shown(name)}, line {reader.line_num}", row
     except csv.Error as e:
-        raise InputError(f"{shown(name)}, line {reader.line_num}: this is no table ({e}).") from None
+        raise InputError(f"{shown(name)}, line {reader.line_num}: this is not a table ({e}).") from None
     finally:
         csv.field_size_limit(before)
 

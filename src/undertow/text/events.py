@@ -187,7 +187,7 @@ class Events:
         chosen = []
         for names, count, most in zip((self.row_names, self.column_names), counts, (n_rows, n_columns), strict=True):
             if most is not None and most < 1:
-                raise InputError(f"select: {most} rows or columns is none at all; give 1 or more.")
+                raise InputError(f"select: {most} rows or columns are too few; give 1 or more.")
             total = count.sum(axis=0)
             ok = (total >= min_count) & (total > 0) & ((count > 0).sum(axis=0) >= min_times)
             if names is self.column_names:
@@ -319,7 +319,7 @@ class EventsBuilder:
             table.eliminate_zeros()
             tables.append(table)
         if not all((table.data <= LARGEST_COUNT).all() for table in tables):
-            raise InputError(f"The sum of some counts is above {LARGEST_COUNT:g}: divide them all by something.")
+            raise InputError(f"The sum of some counts is above {LARGEST_COUNT:g}: scale all counts down.")
         return Events(ordered, gaps, row_names, column_names, tables, kind_names)
 
 
@@ -357,7 +357,7 @@ def clean_count(count: Any, place: str) -> float:
     if number < 0:
         raise InputError(f"{place}: the count is {number:g}, and counts cannot be negative.")
     if number > LARGEST_COUNT:
-        raise InputError(f"{place}: the count is {number:g}, above {LARGEST_COUNT:g}: divide all counts by something.")
+        raise InputError(f"{place}: the count is {number:g}, above {LARGEST_COUNT:g}: scale all counts down.")
     return number
 
 

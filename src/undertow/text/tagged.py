@@ -63,8 +63,8 @@ def read_tagged(
         format_ = format_of(name) if options.format == "auto" else options.format
         if format_ not in COLUMN_FORMATS:
             raise InputError(
-                f"{shown(name)} is no file of columns by its name: tags stand in CoNLL, CoNLL-U or TSV files; choose "
-                "with --format."
+                f"{shown(name)} is not named like a file of columns: tags are read from CoNLL, CoNLL-U or TSV files; "
+                "choose with --format."
             )
         column = _tag_column(name, format_, tags)
         with open_source(name) as source:
@@ -79,7 +79,7 @@ def _check_column(tags: int | str | None) -> None:
     is_number = isinstance(tags, int) and not isinstance(tags, bool) and tags != 0
     if not (tags is None or is_number or tags in CONLLU_COLUMNS):
         raise InputError(
-            f"tags={tags!r} is no column: give its number, from 1 or from the end as -1, or a name of CoNLL-U "
+            f"tags={tags!r} is not a column: give its number, from 1 or from the end as -1, or a name of CoNLL-U "
             "such as upos or xpos."
         )
 

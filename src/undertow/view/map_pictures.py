@@ -83,9 +83,9 @@ def save_film(
     chosen = _format(target, format, FILMS)
     fps = FPS[chosen] if fps is None else fps
     if not 1 <= fps <= 60:
-        raise InputError(f"fps={fps} is no speed of a film: give between 1 and 60 pictures a second.")
+        raise InputError(f"fps={fps} must be from 1 to 60 frames per second.")
     if not 0 < seconds <= 60:
-        raise InputError(f"seconds={seconds} from one time to the next cannot be filmed: give more than 0, at most 60.")
+        raise InputError(f"seconds={seconds} from one time to the next must be more than 0 and at most 60.")
     writer = _gif_writer if chosen == "gif" else _mp4_writer
     _check_extra(chosen)
     check_file_target(target, overwrite=overwrite)
@@ -108,7 +108,7 @@ def save_film(
 def _format(target: Path, format_: str | None, known: tuple[str, ...]) -> str:
     chosen = format_ or target.suffix.lower().removeprefix(".")
     if chosen not in known:
-        raise InputError(f"{target} does not show what to write by its ending: let it end in .{' or .'.join(known)}.")
+        raise InputError(f"{target} has no suffix of a known format: let it end in .{' or .'.join(known)}.")
     return chosen
 
 

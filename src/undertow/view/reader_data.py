@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from undertow.errors import InputError
-from undertow.kernels.types import F32
+from undertow.kernels.types import F32, F64
 from undertow.kernels.words.kmeans import kmeans, spread_centers
 from undertow.models.answers import Neighbor, WordProbability
 from undertow.models.factorial.model import FactorialHMM
@@ -38,7 +38,8 @@ class Reading(NamedTuple):
     sentences: list[list[str]]
     is_cut: bool  # whether the text goes on
     unknown: list[bool]
-    surprise: list[float]  # bits; inf for an impossible token
+    surprise: list[float]  # bits, given the tokens before; inf for an impossible token
+    both_sides: list[float]  # bits, given all other tokens of the sentence
     states: list[list[list[tuple[int, float]]]]  # by layer, then token: (state, probability), most probable first
     state_words: dict[StateKey, list[WordProbability]]  # of all states that occur in `states`
     groups: dict[StateKey, int]  # the color of the states, from 0; a state without one is not there
@@ -65,14 +66,28 @@ def read_text(model: Any, sentences: Sequence[Sequence[str]]) -> Reading:
     vocabulary = model.vocabulary_
     unknown = [w not in vocabulary for s in shown for w in s]
     exact = not isinstance(model, FactorialHMM) or model.scores_exactly
-    surprise = (-np.concatenate(model.log_probabilities(shown)) / math.log(2)).tolist() if exact else []
+    surprise, both = _bits(model.log_probabilities(shown)) if exact else [], _given_both_sides(model, shown)
     if isinstance(model, LDS):
-        return Reading(shown, is_cut, unknown, surprise, [], {}, {}, [], nearest_in_context(model, shown))
+        return Reading(shown, is_cut, unknown, surprise, both, [], {}, {}, [], nearest_in_context(model, shown))
     states = list(zip(*(_layers(block) for block in _posteriors(model, shown)), strict=True))
     by_layer = [[token for block in layer for token in block] for layer in states]
     keys = {(m, z) for m, layer in enumerate(by_layer) for token in layer for z, _ in token}
     groups = color_groups(model, by_layer)
-    return Reading(shown, is_cut, unknown, surprise, by_layer, _words(model, keys), groups, _expected(model, shown), [])
+    words, expected = _words(model, keys), _expected(model, shown)
+    return Reading(shown, is_cut, unknown, surprise, both, by_layer, words, groups, expected, [])
+
+
+def _bits(logs: Sequence[F64]) -> list[float]:
+    return [abs(x) / math.log(2) for x in np.concatenate(logs).tolist()]
+
+
+def _given_both_sides(model: HMM | FactorialHMM | LDS, sentences: list[list[str]]) -> list[float]:
+    try:
+        return _bits(model.masked_log_probabilities(sentences))
+    except InputError:
+        if isinstance(model, FactorialHMM):  # too many joint states for the table that this needs
+            return []
+        raise
 
 
 def shortened(sentences: Sequence[Sequence[str]], most: int) -> list[list[str]]:

@@ -1,4 +1,7 @@
-"""An offline HTML page of a text as a model reads it: tokens colored by surprise or state, with a panel for each."""
+"""An offline HTML page of a text as a model reads it: tokens colored by surprise or state, with a panel for each.
+
+`undertow view MODEL TEXT` and `undertow surprise MODEL TEXT -o PAGE` both write it.
+"""
 
 from __future__ import annotations
 
@@ -51,6 +54,8 @@ READER = """<div id="modes" class="modes" role="radiogroup" aria-label="Color of
 
 def _lead(reading: Reading) -> str:
     what = ["Surprise is −log₂ of the probability of a token given those before it in its sentence: 1 bit is a coin."]
+    if reading.both_sides:
+        what.append("Given both sides, it is that of a token given all others of its sentence.")
     if not reading.surprise:
         what = ["This model has too many joint states for the probability of each token: only states are shown."]
     if reading.states:
@@ -66,10 +71,10 @@ def _facts(reading: Reading) -> list[tuple[str, str]]:
         (f"{len(reading.sentences):,}", "sentences"),
         (f"{np.mean(reading.unknown):.1%}", "unknown words"),
     ]
-    finite = [s for s in reading.surprise if math.isfinite(s)]
-    if finite and len(finite) == len(reading.surprise):
-        mean = float(np.mean(finite))
-        facts += [(f"{mean:.2f}", "bits per token"), (f"{2**mean:,.0f}", "perplexity")]
+    for bits, given in ((reading.surprise, ""), (reading.both_sides, " given both sides")):
+        if bits and all(map(math.isfinite, bits)):
+            mean = float(np.mean(bits))
+            facts += [(f"{mean:.2f}", f"bits per token{given}"), (f"{2**mean:,.0f}", f"perplexity{given}")]
     return facts
 
 
@@ -84,7 +89,8 @@ def _payload(reading: Reading) -> dict[str, Any]:
     return {
         "sentences": [places(s) for s in reading.sentences],
         "unknown": [i for i, yes in enumerate(reading.unknown) if yes],
-        "surprise": [round(s, 1) if math.isfinite(s) else None for s in reading.surprise],
+        "surprise": _finite(reading.surprise),
+        "both": _finite(reading.both_sides),
         "shades": SURPRISE_STEPS,
         "states": [
             {
@@ -103,3 +109,8 @@ def _payload(reading: Reading) -> dict[str, Any]:
         "near": [[places(x.word for x in near), digits([x.cosine for x in near], 2)] for near in reading.near],
         "strings": [clean(word) for word in at],
     }
+
+
+def _finite(bits: list[float]) -> list[float | None]:
+    """Rounded for the page; None for infinity, which JSON cannot hold."""
+    return [round(b, 1) if math.isfinite(b) else None for b in bits]

@@ -34,7 +34,7 @@ def test_draws_have_the_right_frequencies():
     rng = np.random.default_rng(0)
     weights = np.array([5.0, 0.0, 1.0, 0.5, 3.5])
     table = build_alias(weights)
-    for draw in (lambda u: draw_alias(*table, u), lambda u: draw_weights(weights, u)):
+    for draw in (lambda u: draw_alias(*table, 0, len(weights), u), lambda u: draw_weights(weights, u)):
         counts = np.bincount([draw(u) for u in rng.random(20_000)], minlength=5)
         assert counts[1] == 0
         assert chisquare(counts[weights > 0], 2_000 * weights[weights > 0]).pvalue > 0.001

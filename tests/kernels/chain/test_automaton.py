@@ -18,7 +18,7 @@ from undertow.kernels.chain.automaton import (
     look_ahead,
     next_token,
 )
-from undertow.kernels.chain.block_operators import Blocks
+from undertow.kernels.chain.blocks import Blocks
 from undertow.kernels.chain.operators import Dense
 
 KINDS = ("dense", "low rank", "band", "pairs", "block low rank")

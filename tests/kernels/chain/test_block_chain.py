@@ -11,13 +11,8 @@ from hmm_models import blocks_and_emission, low_rank, pair_sparse
 from oracles.discrete_chain_dense import block_masses, dense_answers, enumerated
 from undertow.kernels.chain import sparse as block_chain
 from undertow.kernels.chain import sparse_low_rank as block_low_rank
-from undertow.kernels.chain.block_operators import (
-    Blocks,
-    PairSparse,
-    live_firsts,
-    word_probabilities,
-    word_probability_rows,
-)
+from undertow.kernels.chain.block_operators import PairSparse
+from undertow.kernels.chain.blocks import Blocks, live_firsts, word_probabilities, word_probability_rows
 
 TEXT = np.array([0, 1, 3, 8, 5, 6, 2, 7, 8, 8, 4, 2, 3])  # word 8 is a missing observation
 BOUNDS = np.array([0, 5, 5, 12, 13])

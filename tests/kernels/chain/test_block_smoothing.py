@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from undertow.kernels.chain.block_operators import Blocks
 from undertow.kernels.chain.block_smoothing import (
     Smoothing,
     block_bigram,
@@ -16,6 +15,7 @@ from undertow.kernels.chain.block_smoothing import (
     smooth_low_rank_transition,
     smooth_transitions,
 )
+from undertow.kernels.chain.blocks import Blocks
 
 SIZES = np.array([2, 3, 1])
 BLOCKS = Blocks.of(np.array([0, 0, 1, 1, 2, -1]), SIZES)

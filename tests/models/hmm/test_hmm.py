@@ -20,7 +20,8 @@ from sentences import is_one_sentence
 from undertow import HMM, Corpus, load
 from undertow.engine import DaskCluster, Processes, Threads
 from undertow.errors import FormatError, InputError
-from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, PairSparse
+from undertow.kernels.chain.block_operators import BlockLowRank, PairSparse
+from undertow.kernels.chain.blocks import Blocks
 from undertow.models.fitting import InterruptedFitWarning, TrainingEvent
 from undertow.models.hmm import queries as hmm_queries
 from undertow.models.hmm.params import BlockParams
@@ -236,6 +237,19 @@ def test_words_and_steps_of_states() -> None:
     assert plain[0].probability == pytest.approx(E[2].max(), rel=1e-6)
     steps = model.transitions(4, n_words=2)
     assert len(steps) == 4 and all(0 <= s.strength <= 1 and s.before and s.after for s in steps)
+
+
+def test_rare_words_describe_no_state() -> None:
+    """A word with less than a thousandth of a state comes last among its words, and does not describe its steps."""
+    model = HMM(2, n_iter=1, n_chunks=1, random_state=0).fit([["often", "also"] * 20 + ["rare"]])
+    shares = {"often": (0.7, 0.002), "also": (0.2992, 0.998), "rare": (0.0008, 0.0)}
+    emission = np.zeros((len(model.vocabulary_), 2), dtype=np.float32)
+    for word, share in shares.items():
+        emission[model.vocabulary_.id(word)] = share
+    model.params_ = model.params_._replace(chain=model.params_.chain._replace(emission=emission))
+    assert [w.word for w in model.top_words(0, 5)] == ["often", "also", "rare"]
+    described = {tuple(words) for step in model.transitions(4, n_words=5) for words in (step.before, step.after)}
+    assert described == {("often", "also"), ("also", "often")}
 
 
 def test_a_boundary_ends_sentences() -> None:

@@ -17,7 +17,10 @@ from undertow.kernels.types import F32
 
 
 class AliasRows(NamedTuple):
-    """Tables of the rows of `weights` (rows, n), which need not be normalized; `built` says which are ready."""
+    """Tables of the rows of `weights` (rows, n), which need not be normalized; `built` says which are ready.
+
+    The cells of `threshold` and `other` (rows · n,) follow each other row by row.
+    """
 
     weights: NDArray[Any]
     threshold: F32
@@ -28,7 +31,7 @@ class AliasRows(NamedTuple):
 def alias_rows(weights: NDArray[Any]) -> AliasRows:
     """Unbuilt tables for all rows; memory is committed by the system only for those that are built."""
     n_rows, n = weights.shape
-    cells = (n_rows, n)
+    cells = n_rows * n
     return AliasRows(
         weights, np.empty(cells, dtype=np.float32), np.empty(cells, dtype=np.int32), np.zeros(n_rows, dtype=np.bool_)
     )
@@ -71,22 +74,32 @@ def build_row(weights: Any, threshold: Any, other: Any) -> None:
             threshold[i], other[i] = 0.0, np.argmax(weights)
 
 
-@njit(cache=True, nogil=True)
-def draw_alias(threshold: Any, other: Any, u: Any) -> Any:
-    """The cell that the uniform number u in [0, 1) falls on."""
-    n = len(threshold)
+@njit(cache=True, nogil=True, inline="always")
+def draw_alias(threshold: Any, other: Any, begin: Any, n: Any, u: Any) -> Any:
+    """The cell, from 0 on, that the uniform number u in [0, 1) falls on; the table has n cells from `begin` on.
+
+    Inlined and without views of the table, as each would be counted in and out by atomic operations.
+    """
     x = u * n
     i = min(int(x), n - 1)
-    return i if x - i < threshold[i] else other[i]
+    return i if x - i < threshold[begin + i] else other[begin + i]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def draw_row(tables: Any, row: Any, u: Any) -> Any:
     """A draw from one row of AliasRows, which is built if this is the first one."""
     if not tables.built[row]:
-        build_row(tables.weights[row], tables.threshold[row], tables.other[row])
-        tables.built[row] = True
-    return draw_alias(tables.threshold[row], tables.other[row], u)
+        _build(tables, row)
+    n = tables.weights.shape[1]
+    return draw_alias(tables.threshold, tables.other, row * n, n, u)
+
+
+@njit(cache=True, nogil=True)
+def _build(tables: Any, row: Any) -> None:
+    n = tables.weights.shape[1]
+    begin = row * n
+    build_row(tables.weights[row], tables.threshold[begin : begin + n], tables.other[begin : begin + n])
+    tables.built[row] = True
 
 
 @njit(cache=True, nogil=True)

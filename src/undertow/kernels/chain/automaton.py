@@ -23,7 +23,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from undertow.errors import InputError
-from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, PairSparse
+from undertow.kernels.chain.block_operators import BlockLowRank, PairSparse
+from undertow.kernels.chain.blocks import Blocks
 from undertow.kernels.chain.operators import LowRank
 from undertow.kernels.chain.viterbi import FeatureScores, LogScores, PairScores, best_step
 from undertow.kernels.types import F64, I64

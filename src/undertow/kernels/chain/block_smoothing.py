@@ -14,7 +14,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, PairSparse, offsets
+from undertow.kernels.chain.block_operators import BlockLowRank, PairSparse
+from undertow.kernels.chain.blocks import Blocks, offsets
 from undertow.kernels.types import F32, F64, I64
 
 DISCOUNT = 0.75  # of Kneser and Ney

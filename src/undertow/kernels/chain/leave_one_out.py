@@ -27,7 +27,8 @@ from undertow.kernels.chain.batched import (
     cut_chunks,
     fill_chunk,
 )
-from undertow.kernels.chain.block_operators import FAST, Blocks, PairSparse
+from undertow.kernels.chain.block_operators import PairSparse
+from undertow.kernels.chain.blocks import FAST, Blocks
 from undertow.kernels.lanes import Buffers
 from undertow.kernels.types import F32, F64, I64
 

@@ -22,18 +22,19 @@ from undertow.errors import InputError
 from undertow.kernels.chain.alias import AliasRows, alias_rows, build_row, draw_alias, draw_row, draw_weights
 from undertow.kernels.chain.band import BandLowRank
 from undertow.kernels.chain.batched import ChainParams
-from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, PairSparse, offsets
+from undertow.kernels.chain.block_operators import BlockLowRank, PairSparse
+from undertow.kernels.chain.blocks import Blocks, offsets
 from undertow.kernels.chain.operators import Dense, LowRank
 from undertow.kernels.overloads import implement
 from undertow.kernels.types import F32, I64
 
 
 def next_state(tables: Any, state: Any, rng: Any) -> Any:
-    raise TypeError(f"{type(tables).__name__} is no chain that compiled code knows")
+    raise TypeError(f"{type(tables).__name__} is not a chain that compiled code knows")
 
 
 def draw_word(tables: Any, state: Any, rng: Any) -> Any:
-    raise TypeError(f"{type(tables).__name__} is no chain that compiled code knows")
+    raise TypeError(f"{type(tables).__name__} is not a chain that compiled code knows")
 
 
 def sample(
@@ -54,9 +55,10 @@ def sample(
 @njit(cache=True, nogil=True)
 def _ancestral(start: Any, tables: Any, stop: Any, rng: Any, states: Any, words: Any) -> Any:
     """The number of tokens drawn, or −1 if a state has no word."""
-    state = -1
+    state = draw_weights(start, rng.random()) if len(states) else -1
     for t in range(len(states)):
-        state = draw_weights(start, rng.random()) if t == 0 else next_state(tables, state, rng)
+        if t > 0:
+            state = next_state(tables, state, rng)
         states[t] = state
         words[t] = draw_word(tables, state, rng) if state >= 0 else -1
         if words[t] < 0:
@@ -93,7 +95,7 @@ def chain_tables(params: ChainParams) -> ChainTables:
     if isinstance(operator, BandLowRank):
         ways = np.concatenate([operator.R, operator.band.T], axis=1)
         return ChainTables(alias_rows(ways), alias_rows(operator.E), words, len(operator.band))
-    raise InputError(f"no way to sample from {type(operator).__name__} is known: use Dense(operator.dense()).")
+    raise InputError(f"{type(operator).__name__} cannot be sampled from: use Dense(operator.dense()).")
 
 
 def _chain_step(tables: Any, state: Any, rng: Any) -> Any:
@@ -207,7 +209,7 @@ def _block_word(tables: Any, state: Any, rng: Any) -> Any:
             return np.int64(-1)
         build_row(weights, words.threshold[begin:end], words.other[begin:end])
         words.built[state] = True
-    return words.words[at + draw_alias(words.threshold[begin:end], words.other[begin:end], u)]
+    return words.words[at + draw_alias(words.threshold, words.other, begin, end - begin, u)]
 
 
 implement(PairTables, {next_state: _pair_step, draw_word: _block_word})

@@ -13,17 +13,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from undertow.kernels.chain.block_operators import (
-    FAST,
-    Blocks,
-    PairSparse,
-    count_pairs,
-    emitted_alike,
-    live_offsets,
-    live_states,
-    pull_pairs,
-    push_pairs,
-)
+from undertow.kernels.chain.block_operators import PairSparse, count_pairs, pull_pairs, push_pairs
+from undertow.kernels.chain.blocks import FAST, Blocks, emitted_alike, live_offsets, live_states
 from undertow.kernels.chain.leave_one_out import left_out_logs, without_words
 from undertow.kernels.chain.operators import add_stats
 from undertow.kernels.types import F32, F64, I64
@@ -300,12 +291,22 @@ def log_both_sides_blocks(
 
 
 def block_statistics(
-    ids: NDArray[Any], bounds: I64, blocks: Blocks, T: PairSparse, initial: F32, emission: F32
+    ids: NDArray[Any],
+    bounds: I64,
+    blocks: Blocks,
+    T: PairSparse,
+    initial: F32,
+    emission: F32,
+    pair_type: type[np.floating[Any]] = np.float64,
 ) -> BlockStats:
-    """The E-step: expected counts of transitions within the pairs seen, emissions and starts."""
+    """The E-step: expected counts of transitions within the pairs seen, emissions and starts.
+
+    float32 for the pairs takes half the memory, and is good enough for the sums of a small batch of text.
+    """
     ids, bounds = _tokens(ids), np.asarray(bounds, dtype=np.int64)
     posterior = filter_blocks(ids, bounds, blocks, T, initial, emission)
-    pairs, n_emission, n_initial = T.empty_stats().data, np.zeros(len(emission)), np.zeros(blocks.n_states)
+    pairs, n_emission = np.zeros(len(T.data), dtype=pair_type), np.zeros(len(emission))
+    n_initial = np.zeros(blocks.n_states)
     _backward(ids, bounds, blocks, T, emission, posterior.at, posterior.values, pairs, n_emission, n_initial)
     pairs *= T.data
     return BlockStats(float(posterior.log_probabilities.sum()), len(ids), pairs, n_emission, n_initial)

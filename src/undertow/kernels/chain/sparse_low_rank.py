@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, live_offsets
+from undertow.kernels.chain.block_operators import BlockLowRank
+from undertow.kernels.chain.blocks import Blocks, live_offsets
 from undertow.kernels.chain.leave_one_out import ends, left_out_logs
 from undertow.kernels.chain.operators import add_stats
 from undertow.kernels.chain.sparse import BlockPosterior, Messages, log_or_minus_inf

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from undertow.kernels.chain.viterbi import add_evidence, best_paths, best_step, origin
+from undertow.kernels.chain.viterbi import WIDE, add_evidence, best_paths, best_step, max_plus, origin
 from undertow.kernels.factorial.words import Emission, FactorialParams
 from undertow.kernels.overloads import implement
 from undertow.kernels.types import F64, I64
@@ -32,20 +32,30 @@ def _layered_step(chain: Any, t: Any, score: Any, spare: Any, came: Any) -> Any:
     n_joint = len(chain.log_norm)
     for m in range(M):
         n_behind = K ** (M - 1 - m)
-        for a in range(K**m):
-            for j in range(K):
-                to = (a * K + j) * n_behind
-                for b in range(n_behind):
-                    spare[to + b] = -np.inf
-                    came[m * n_joint + to + b] = 0
-                for i in range(K):
-                    step = chain.transition[m, i, j]
-                    source = (a * K + i) * n_behind
+        if max(K, n_behind) < WIDE:
+            to = 0
+            for a in range(K**m):
+                for j in range(K):
                     for b in range(n_behind):
-                        value = score[source + b] + step
-                        if value > spare[to + b]:
-                            spare[to + b] = value
-                            came[m * n_joint + to + b] = i
+                        best, origin_of_best = -np.inf, 0
+                        for i in range(K):
+                            value = score[(a * K + i) * n_behind + b] + chain.transition[m, i, j]
+                            if value > best:
+                                best, origin_of_best = value, i
+                        spare[to], came[m * n_joint + to] = best, origin_of_best
+                        to += 1
+        else:
+            size = K * n_behind
+            for a in range(K**m):
+                old, new = score[a * size : (a + 1) * size], spare[a * size : (a + 1) * size]
+                origins = came[m * n_joint + a * size : m * n_joint + (a + 1) * size]
+                if n_behind == 1:
+                    max_plus(old, chain.transition[m], new, origins)
+                else:
+                    by_state = old.reshape(K, n_behind)
+                    for j in range(K):
+                        behind = slice(j * n_behind, (j + 1) * n_behind)
+                        max_plus(chain.transition[m, :, j], by_state, new[behind], origins[behind])
         score, spare = spare, score
     return score, spare
 

@@ -49,7 +49,7 @@ def check_covariance(X: NDArray[np.floating], what: str, tolerance: float) -> No
         try:
             np.linalg.cholesky(some + (tolerance * largest)[:, None, None] * np.eye(some.shape[-1]))
         except LinAlgError:
-            raise InputError(f"the {what} has a negative eigenvalue: it is no covariance.") from None
+            raise InputError(f"the {what} has a negative eigenvalue: it is not a covariance.") from None
 
 
 def project_psd(X: F64, floor: float = 0.0) -> F64:

@@ -218,9 +218,7 @@ def gap_distributions(params: GrammarParams, ids: NDArray[Any]) -> list[F64]:
     """(V,) distribution of the word at each GAP of a sentence given all its other words, from left to right."""
     for batch in batches(params, [ids]):
         if not batch.chart.z[0] > 0:
-            raise InputError(
-                "The other words of the sentence have probability zero, so nothing can be said of the gap."
-            )
+            raise InputError("The other words of the sentence have probability zero, so the gap has no distribution.")
         tags = tag_posteriors(params, batch, outside(batch.chart, batch.space))[0]
         return [normalized(params.emission @ tags[i]) for i in np.flatnonzero(batch.ids[0] == GAP)]
     return []

@@ -18,8 +18,8 @@ from undertow.engine import Engine, map_reduce
 from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError
 from undertow.kernels.chain import block_smoothing
-from undertow.kernels.chain.block_operators import Blocks
 from undertow.kernels.chain.block_smoothing import BlockBigram, PairLayout, Smoothing
+from undertow.kernels.chain.blocks import Blocks
 from undertow.kernels.chain.inference import ChainParams
 from undertow.kernels.chain.smoothing import smoothed_emission, unseen_mass
 from undertow.kernels.chain.sparse import BlockStats

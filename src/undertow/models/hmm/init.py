@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from undertow.errors import InputError
 from undertow.kernels.chain.band import BandLowRank, BandStats, inside
-from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, PairSparse, offsets
+from undertow.kernels.chain.block_operators import BlockLowRank, PairSparse
+from undertow.kernels.chain.blocks import Blocks, offsets
 from undertow.kernels.chain.operators import Dense, DenseStats, LowRank, LowRankStats
 from undertow.kernels.chain.sparse import BlockStats
 from undertow.kernels.chain.sparse_low_rank import BlockLowRankStats

@@ -13,7 +13,7 @@ states of its block: from hard parts alone EM starts in a corner of the paramete
 factors of a low-rank transition come from the aggregate Markov model of the pairs of parts (`kernels.words.nmf`).
 
 All results are expected counts; the M-step of the model smooths and normalizes them. Layouts are those of
-`kernels.chain.block_operators`: states are numbered block by block, and a word has one emission number for each state
+`kernels.chain.blocks`: states are numbered block by block, and a word has one emission number for each state
 of its block, from starts[word] on; with one block that is a (V, Z) table.
 """
 

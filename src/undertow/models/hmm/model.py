@@ -18,6 +18,7 @@ from undertow.constraints.kinds import Constraint as TextConstraint
 from undertow.engine import Engine, Serial, Threads, count_workers
 from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError
+from undertow.kernels.chain.block_operators import PairSparse
 from undertow.models.answers import Gap, Transition, WordProbability
 from undertow.models.base import (
     Estimator,
@@ -51,11 +52,12 @@ from undertow.models.fitting import (
     split_text,
 )
 from undertow.models.hmm import em as hmm_em
+from undertow.models.hmm import embedded
 from undertow.models.hmm import queries as hmm_queries
 from undertow.models.hmm import storage as hmm_storage
 from undertow.models.hmm import tagged as hmm_tagged
 from undertow.models.hmm.distill import Source, sampled_corpus
-from undertow.models.hmm.init import EMStart, choose_blocks, initial_params, resume
+from undertow.models.hmm.init import MIN_STATES_FOR_BLOCKS, EMStart, choose_blocks, initial_params, resume
 from undertow.models.hmm.initial_counts import INITS
 from undertow.models.hmm.params import Emission, Params
 from undertow.models.hmm.partial import HMMStats, SeenText, continuation
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
     from undertow.questions.explain import Change, Comparison, Surprise
 
 VIEWS = ("features", "posterior")
+MIN_TOKENS_TO_TIE = 100_000  # with less text, parameterization="auto" is tables
 MAX_FEATURES = 512  # with more states, the view "features" is a projection of the posterior
 BATCH_TOKENS = 1 << 16  # queries process a text in batches of about this many tokens
 MASKED_TOKENS = 1 << 18  # and leave out tokens in larger ones, as these share products of blocks
@@ -94,7 +97,19 @@ class HMM(Estimator):
         How EM starts: "random" (the blocks are word clusters even then), "clusters" or "spectral". "auto" is "random"
         for blocks with a full transition, else "clusters".
     parameterization
-        "table" (EM), or "neural" (gradient training of a network; needs PyTorch).
+        "table": every probability is a number of its own, fitted by EM. "neural": probabilities are tied through
+        embeddings of states and words, fitted by gradients; with a rank or without blocks this needs PyTorch. "auto"
+        is "neural" for 512 states or more with blocks and a full transition, if the text has 100,000 tokens or more,
+        and otherwise "table".
+    width
+        Of the embeddings of a neural parameterization.
+    dropout
+        Share of the states of each block that a neural parameterization drops at random in each batch. None: 0.15
+        with blocks and a full transition, otherwise 0.
+    batch_tokens
+        Tokens of text for each gradient step of a neural parameterization. None: chosen by its form.
+    features
+        Of a neural parameterization with a rank: "learned", or random and fixed, "orthogonal" or "fourier".
     n_iter
         Passes over the text.
     n_chunks
@@ -150,7 +165,11 @@ class HMM(Estimator):
         "rank": Whole(1) | None,
         "band": Whole(0),
         "init": Choice("auto", *INITS),
-        "parameterization": Choice("table", "neural"),
+        "parameterization": Choice("auto", "table", "neural"),
+        "width": Whole(1),
+        "dropout": Number(0, 0.95) | None,
+        "batch_tokens": Whole(1) | None,
+        "features": Choice("learned", "orthogonal", "fourier"),
         "n_iter": Whole(1),
         "n_chunks": Whole(1),
         "smoothing": Number(0, 1e9),
@@ -171,7 +190,11 @@ class HMM(Estimator):
         rank: int | None = None,
         band: int = 0,
         init: str = "auto",
-        parameterization: str = "table",
+        parameterization: str = "auto",
+        width: int = 128,
+        dropout: float | None = None,
+        batch_tokens: int | None = None,
+        features: str = "learned",
         n_iter: int = 12,
         n_chunks: int = 8,
         smoothing: float = 1.0,
@@ -189,6 +212,10 @@ class HMM(Estimator):
         self.band = band
         self.init = init
         self.parameterization = parameterization
+        self.width = width
+        self.dropout = dropout
+        self.batch_tokens = batch_tokens
+        self.features = features
         self.n_iter = n_iter
         self.n_chunks = n_chunks
         self.smoothing = smoothing
@@ -273,8 +300,12 @@ class HMM(Estimator):
         if resuming and corpus.vocabulary != self.vocabulary_:
             corpus = Corpus.from_sentences(corpus.token_lists(), vocabulary=self.vocabulary_)
         text, other = split_text(corpus, self.validation, validation)
+        if not resuming and y is None and self._tied(text):
+            self._finish(self._fit_embedded(text, other, rng, engine, checkpoint), corpus)
+            self.seen_ = SeenText(text.n_tokens, text.n_sentences)
+            return self
         if self.parameterization == "neural":
-            check_engine("A neural HMM", engine)
+            check_engine("A neural HMM with a rank or without blocks", engine)
             self._finish(_neural_fit()(self, text, other, checkpoint=checkpoint), corpus)
             self.seen_ = SeenText(text.n_tokens, text.n_sentences)
             return self
@@ -307,6 +338,45 @@ class HMM(Estimator):
         self.seen_ = SeenText.of(chunks)
         return self
 
+    def _tied(self, text: Corpus) -> bool:
+        """Whether the probabilities are tied through embeddings, in the form of `models.hmm.embedded`."""
+        if self.parameterization == "table" or self.rank is not None or self.init not in ("auto", "random"):
+            return False
+        large = self.n_states >= MIN_STATES_FOR_BLOCKS and text.n_tokens >= MIN_TOKENS_TO_TIE
+        if self.parameterization == "auto" and not large:
+            return False
+        return choose_blocks(self.n_blocks, self.n_states, int((text.vocabulary.counts > 0).sum())) > 1
+
+    def _fit_embedded(
+        self,
+        text: Corpus,
+        other: Corpus | None,
+        rng: np.random.Generator,
+        engine: Engine | None,
+        checkpoint: CheckpointSource,
+    ) -> FitResult[Params]:
+        options = embedded.options_of(self, text)
+        held_out = [] if other is None else [s for c in hmm_em.split_chunks(other, 1, self.carry) for s in c]
+        n_threads = count_workers(self.n_jobs)
+        with (
+            open_checkpoint(checkpoint, self, (text, other), rng) as saved,
+            nullcontext(engine) if engine is not None else self._engine() as workers,
+        ):
+            state: embedded.EmbeddedState | None = saved.state
+            if state is None:
+                state = embedded.embedded_start(text, options, rng, workers, n_threads)
+            iterations = embedded.embedded_epochs(state, text, options, rng, workers, n_threads, held_out)
+            return run_iterations(
+                iterations,
+                n_iter=self.n_iter,
+                unit="pass",
+                callbacks=self.callbacks,
+                verbose=self.verbose,
+                patience=None,  # the rate falls to the end; the best pass is kept
+                checkpoint=saved,
+                stacklevel=5,  # run_iterations, _fit_embedded, fit, the wrapper of one_blas_thread, the caller
+            )
+
     def _check_can_take_tags(self) -> None:
         """Raise InputError if a parameter does not go with tags."""
         if self.parameterization == "neural":
@@ -328,10 +398,11 @@ class HMM(Estimator):
         new_words: int | None = 1,
         engine: Engine | None = None,
     ) -> Self:
-        """Continue EM with more text; a model that is not fitted yet is fitted, a loaded one goes on like any other.
+        """Continue by EM with more text; a model that is not fitted yet is fitted, a loaded one goes on like any other.
 
         The text read before is not kept: its expected counts under the current parameters stand for it, so that it
-        and the new text weigh as their numbers of tokens (docs/hmm.md). `n_iter` passes read the new text.
+        and the new text weigh as their numbers of tokens (docs/hmm.md). `n_iter` passes read the new text. Tables that
+        were tied through embeddings are continued by EM like any others.
 
         Parameters
         ----------
@@ -354,15 +425,16 @@ class HMM(Estimator):
         Raises
         ------
         InputError
-            For a neural parameterization, or a model saved before undertow noted how much text it had read.
+            For a neural parameterization with a rank or without blocks, or a model saved before undertow noted how
+            much text it had read.
         """
         if not self.__sklearn_is_fitted__():
             return self.fit(X, validation=validation, engine=engine)
         self._check_params()
-        if self.parameterization == "neural":
+        if self.parameterization == "neural" and not isinstance(self.params_.transition, PairSparse):
             raise InputError(
                 "HMM: partial_fit continues EM over tables, and parameterization='neural' is trained by gradients: "
-                "call fit with all of the text, or set parameterization='table'."
+                "call fit with all of the text, or set parameterization='table' to continue with its tables."
             )
         if self.seen_ is None:
             raise InputError(

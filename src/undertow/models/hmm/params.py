@@ -25,10 +25,9 @@ from undertow.errors import InputError
 from undertow.kernels.chain import inference as discrete_chain
 from undertow.kernels.chain import sparse as block_chain
 from undertow.kernels.chain import sparse_low_rank as block_low_rank
-from undertow.kernels.chain.block_operators import (
-    BlockLowRank,
+from undertow.kernels.chain.block_operators import BlockLowRank, PairSparse
+from undertow.kernels.chain.blocks import (
     Blocks,
-    PairSparse,
     largest_emission,
     live_firsts,
     offsets,

@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertow.kernels.chain import block_smoothing
-from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, PairSparse
+from undertow.kernels.chain.block_operators import BlockLowRank, PairSparse
+from undertow.kernels.chain.blocks import Blocks
 from undertow.kernels.chain.sparse import BlockStats
 from undertow.kernels.chain.sparse_low_rank import BlockLowRankStats
 from undertow.kernels.types import F64, I64

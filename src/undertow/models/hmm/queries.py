@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertow.kernels.chain import sparse as block_chain
-from undertow.kernels.chain.block_operators import Blocks, PairSparse
+from undertow.kernels.chain.block_operators import PairSparse
+from undertow.kernels.chain.blocks import Blocks
 from undertow.kernels.chain.sampling import sample
 from undertow.kernels.chain.sparse import BlockPosterior
 from undertow.kernels.types import F32, F64, I64

@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from undertow.errors import InputError
 from undertow.kernels.chain.band import BandLowRank
-from undertow.kernels.chain.block_operators import BlockLowRank, Blocks, PairSparse, offsets
+from undertow.kernels.chain.block_operators import BlockLowRank, PairSparse
+from undertow.kernels.chain.blocks import Blocks, offsets
 from undertow.kernels.chain.inference import ChainParams
 from undertow.kernels.chain.operators import Dense, LowRank
 from undertow.models.base import TensorSpec

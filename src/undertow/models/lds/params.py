@@ -61,7 +61,7 @@ def check_params(params: LDSParams) -> None:
     root, _ = sqrt_and_inverse(symmetrize(C.T @ C))
     explained = float(np.linalg.eigvalsh(symmetrize(root @ M @ root))[-1])
     if not explained <= 1 + ROUNDING:
-        raise InputError("the state explains more of the words than there is: the noise would be negative.")
+        raise InputError("the state explains more variance than the words have: the noise would be negative.")
 
 
 class SteadyState(NamedTuple):

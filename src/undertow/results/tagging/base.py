@@ -16,15 +16,11 @@ from undertow.errors import InputError, short
 from undertow.kernels.types import F32
 from undertow.models.base import Estimator, SavedState, Sentences, TensorSpec
 from undertow.results.tagging import packed_models
-from undertow.results.tagging.representation import (
-    ADAPTERS,
-    FeatureSources,
-    ModelFeatures,
-    Representation,
-    as_representations,
-)
+from undertow.results.tagging.representation import ModelFeatures
 from undertow.results.tagging.scores import Report, accuracy_by_group, span_scores, token_accuracy
+from undertow.results.tagging.sources import ADAPTERS, FeatureSources, as_representations
 from undertow.results.tagging.spans import SCHEMES, scheme_of
+from undertow.results.tagging.token_features import Representation
 from undertow.text.corpus import Corpus
 from undertow.text.tokenizer import checked_sentences
 from undertow.text.vocabulary import Vocabulary, check_word

@@ -41,8 +41,8 @@ from undertow.results.tagging.base import (
 )
 from undertow.results.tagging.crf_features import Extra, FeatureReader, checked_extra
 from undertow.results.tagging.crf_training import CRFWeights
-from undertow.results.tagging.representation import FeatureSources
 from undertow.results.tagging.scores import Report
+from undertow.results.tagging.sources import FeatureSources
 
 ALGORITHMS = ("lbfgs", "minibatch")
 LARGEST_WEIGHT = 1e9

@@ -21,7 +21,7 @@ from undertow.errors import InputError, short
 from undertow.kernels.chain.crf import I32, Tokens
 from undertow.kernels.types import F32, I64
 from undertow.results.tagging.base import token_batches
-from undertow.results.tagging.representation import Features, Representation, SparseRows
+from undertow.results.tagging.token_features import Features, Representation, SparseRows
 from undertow.results.tagging.word_features import neighbour_features, own_features
 from undertow.text.vocabulary import check_word
 

@@ -13,7 +13,8 @@ import numpy as np
 from undertow.models.base import Estimator
 from undertow.models.hmm.model import HMM
 from undertow.models.lds.model import LDS
-from undertow.results.tagging.representation import Paths, Posteriors, Representation, Vectors
+from undertow.results.tagging.representation import Paths, Posteriors, Vectors
+from undertow.results.tagging.token_features import Representation
 from undertow.results.word_clusters import WordClusters
 from undertow.text.corpus import Corpus
 

@@ -37,7 +37,8 @@ from undertow.results.tagging.base import (
     token_batches,
 )
 from undertow.results.tagging.network import Network
-from undertow.results.tagging.representation import FeatureSources, Representation
+from undertow.results.tagging.sources import FeatureSources
+from undertow.results.tagging.token_features import Representation
 
 LARGEST_WEIGHT = 1e9  # products of two still lie far within float32
 

@@ -1,115 +1,34 @@
 """What a model knows about a token, as features that a tagger can read.
 
-A representation is any object with a `name` and a method `features(sentences)` that gives each token a dict of feature
-name → number. It may also have `vectors(sentences)` with `dense = True`, or `sparse_rows(sentences)`: a CRF then reads
-arrays, which takes a fraction of the time. The classes below make one from a fitted undertow model; only these are
-saved with a tagger:
+The classes below make a representation (`token_features.py`) from a fitted undertow model; only these are saved with a
+tagger:
 
     Vectors      `transform(sentences, view)`: one number per dimension
     States       `decode(sentences)`: the most likely state, or one per layer
     Posteriors   `posterior(sentences)`: the probabilities of the states, where they are not negligible
     Paths        `path(word)`: prefixes of the bit string of the word's cluster, as people use Brown clusters
 
-Labelled text and the text of a model are often spelled differently. So tokens are looked up as the model's tokenizer
-would have written them: `3.5` as `NUM`, `-LRB-` as `(`, in lower case if it lowers.
+Tokens are looked up as the model's tokenizer would have written them (`lookup.py`).
 """
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from inspect import signature
-from itertools import islice
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from undertow.errors import InputError
-from undertow.kernels.types import F32, I64
 from undertow.models.base import Estimator
-from undertow.results.tagging.lookup import check_casing, known_spelling
+from undertow.results.tagging.lookup import check_casing, head, known_spelling, respelled, word_rule
+from undertow.results.tagging.token_features import Arrays, Features, Sentences, SparseRows
 from undertow.text.tokenizer import Tokenizer
-from undertow.text.vocabulary import Vocabulary
-
-Sentences = Sequence[Sequence[str]]
-Features = list[list[dict[str, float]]]
-Arrays = list[F32]
 
 MAX_CACHED = 1_000_000
-MOST_POSTERIORS = 512  # with more states, a model given by itself is read by its most likely states
 STATE_METHODS = {"hmm": "posterior", "fhmm": "viterbi"}  # of `States` where none is given, by the kind of the model
-_PENN = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}", "``": "“", "''": "”"}
-
-
-class SparseRows(NamedTuple):
-    """Features of tokens as arrays, one token after the other, whatever the sentence.
-
-    Attributes
-    ----------
-    names
-        Of the features.
-    bounds
-        (n_tokens + 1,): where the features of each token begin.
-    ids
-        Of all features of all tokens, as positions in `names`.
-    values
-        Their numbers.
-    """
-
-    names: list[str]
-    bounds: I64
-    ids: I64
-    values: F32
-
-    def dicts(self, lengths: Iterable[int]) -> Features:
-        """The same features as a dict for each token.
-
-        Parameters
-        ----------
-        lengths
-            Numbers of tokens of the sentences.
-
-        Returns
-        -------
-        list of lists of dicts
-            As `Representation.features` gives them.
-        """
-        names, ids, values = self.names, self.ids.tolist(), self.values.tolist()
-        edges = iter(zip(self.bounds[:-1].tolist(), self.bounds[1:].tolist(), strict=True))
-        return [
-            [{names[ids[i]]: values[i] for i in range(low, high)} for low, high in islice(edges, n)] for n in lengths
-        ]
-
-
-@runtime_checkable
-class Representation(Protocol):
-    """Anything that gives tokens features; an attribute `window` may say how many neighbours' features a CRF reads too.
-
-    Attributes
-    ----------
-    name : str
-        Begins the names of its features in a CRF.
-    """
-
-    name: str
-
-    def features(self, sentences: Sentences) -> Features:
-        """Features of the tokens.
-
-        Parameters
-        ----------
-        sentences
-            Token lists.
-
-        Returns
-        -------
-        list of lists of dicts
-            For each token its features by name; those that are 0 are left out.
-        """
-
-
-FeatureSources = Estimator | Representation | Sequence[Estimator | Representation] | None
 
 
 class ModelFeatures(abc.ABC):
@@ -274,46 +193,12 @@ class ModelFeatures(abc.ABC):
         return own or (Tokenizer(sentences="lines") if self.respell else None)
 
 
-def _has_substance(piece: str) -> bool:
-    return any(map(str.isalnum, piece))
-
-
-def _head(pieces: list[str]) -> int:
-    """Index of the head of a split token: the last piece with a letter or digit, `timing` of `spike-timing-`."""
-    for i in range(len(pieces) - 1, 0, -1):
-        if _has_substance(pieces[i]):
-            return i
-    return 0
-
-
 def _rows_of_heads(rows: npt.NDArray[Any], tokens: list[list[str]]) -> npt.NDArray[Any]:
     if len(rows) == len(tokens):  # no token was cut
         return rows
     starts = np.cumsum([0, *(len(pieces) for pieces in tokens[:-1])])
-    picked: npt.NDArray[Any] = rows[starts + [_head(pieces) for pieces in tokens]]
+    picked: npt.NDArray[Any] = rows[starts + [head(pieces) for pieces in tokens]]
     return picked
-
-
-def word_rule(described: dict[str, Any] | None) -> Tokenizer | None:
-    """The tokenizer that a model or corpus describes if it is undertow's words rule, else None."""
-    own = described
-    if not own or own.get("rule") != "words":
-        return None
-    return Tokenizer(lower=own["lower"], numbers=own["numbers"], hyphens=own["hyphens"], sentences="lines")
-
-
-def respelled(token: str, vocabulary: Vocabulary, rule: Tokenizer, *, pieces: bool) -> list[str]:
-    """A token as the rule would have written it: itself if that is known, or its pieces if they are wanted."""
-    if token in vocabulary:
-        return [token]
-    plain = _PENN.get(token, token).replace("’", "'")
-    plain = plain.lower() if rule.lower else plain
-    if plain in vocabulary:
-        return [plain]
-    parts = [t for sentence in rule(plain) for t in sentence]
-    if len(parts) == 1 or (pieces and any(map(_has_substance, parts))):
-        return parts
-    return [token]  # an unknown word
 
 
 class Vectors(ModelFeatures):
@@ -584,7 +469,7 @@ class Paths(ModelFeatures):
         return {**super().options(), "prefixes": list(self.prefixes)}
 
     def sparse_rows(self, sentences: Sentences) -> SparseRows:
-        words = [pieces[_head(pieces)] for tokens in self._cut(sentences) for pieces in tokens]
+        words = [pieces[head(pieces)] for tokens in self._cut(sentences) for pieces in tokens]
         types = {word: i for i, word in enumerate(dict.fromkeys(words))}
         known: dict[str, int] = {}
         rows = [[known.setdefault(name, len(known)) for name in self._prefixes(word)] for word in types]
@@ -598,56 +483,3 @@ class Paths(ModelFeatures):
         except InputError:  # clusters refuse a word that has none
             return []
         return [f"{n}={path[:n]}" for n in self.prefixes] if path else []
-
-
-ADAPTERS: dict[str, type[ModelFeatures]] = {c.adapter: c for c in (Vectors, States, Posteriors, Paths)}
-
-
-def as_representation(
-    source: Any, view: str | None = None, *, scale: float | None = None, window: int | None = None, pieces: bool = False
-) -> Representation:
-    """A representation as it is; a model in the adapter that `view` names, or in the default one, with these options.
-
-    Without a view, a model with cluster paths is read by `Paths`; one with states by `Posteriors`, or by `States` if
-    they are many or it has no posterior; any other by `Vectors`. The views "states" (or "viterbi"), "posterior" and
-    "path" name the adapters; any other is a view of the model's vectors. `scale` is for vectors alone.
-    """
-    if not isinstance(source, Estimator):
-        if isinstance(source, Representation):
-            return source
-        raise InputError(
-            f"features={type(source).__name__} is neither a fitted model nor a representation, an object with a name "
-            "and features(sentences)."
-        )
-    options: dict[str, Any] = {"pieces": pieces, **({} if window is None else {"window": window})}
-    if view in ("states", "viterbi") and hasattr(source, "decode"):
-        knows_viterbi = "method" in signature(source.decode).parameters
-        return States(source, method="viterbi" if view == "viterbi" and knows_viterbi else None, **options)
-    named: dict[str | None, type[ModelFeatures]] = {"posterior": Posteriors, "path": Paths}
-    if view in named and hasattr(source, named[view].ability):
-        return named[view](source, **options)
-    if view is None:
-        few = getattr(source, "n_states", 0) <= MOST_POSTERIORS
-        adapters: list[type[ModelFeatures]] = [Paths, Posteriors, States] if few else [Paths, States]
-        for adapter in adapters:
-            if hasattr(source, adapter.ability):
-                return adapter(source, **options)
-    return Vectors(source, view, scale=1.0 if scale is None else scale, **options)
-
-
-def as_representations(features: Any, *, vectors: bool = False) -> list[Representation]:
-    """Representations from the parameter `features` of a tagger: None, one of them or a model, or a list of these.
-
-    With `vectors`, models that have vectors are read by `Vectors`.
-    """
-    if features is None:
-        return []
-    out = [
-        Vectors(f) if vectors and isinstance(f, Estimator) and hasattr(f, "transform") else as_representation(f)
-        for f in (features if isinstance(features, list | tuple) else [features])
-    ]
-    names = [r.name for r in out]
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"Two representations are called {name!r}: give each its own, with name=.")
-    return out

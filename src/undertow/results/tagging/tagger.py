@@ -46,8 +46,10 @@ from undertow.results.tagging.crf import CRFTagger
 from undertow.results.tagging.default import LAGS, default_parts
 from undertow.results.tagging.label_shift import OUTSIDE, measure_shift, shift_label
 from undertow.results.tagging.parts import Kept, Watch, interrupts_raise, kept_parts
-from undertow.results.tagging.representation import FeatureSources, ModelFeatures, Representation
+from undertow.results.tagging.representation import ModelFeatures
 from undertow.results.tagging.scores import Report
+from undertow.results.tagging.sources import FeatureSources
+from undertow.results.tagging.token_features import Representation
 from undertow.results.tagging.unlabelled import TextSource, open_text
 from undertow.text.corpus import Corpus
 from undertow.text.lag_counts import LagCounts
@@ -216,7 +218,9 @@ class Tagger(BaseTagger):
         check_trainable(labelled[1])
         other = None if validation is None else _labelled(*_pair(validation))
         if text is not None and not isinstance(self.representation, str):
-            raise InputError("Tagger: text is what the default representation is learned from: leave out one of them.")
+            raise InputError(
+                "Tagger: text is only used to learn the default representation: leave out text, or representation."
+            )
         watch = Watch(check_callbacks(self.callbacks), progress)
         with shown_log(self.verbose), kept_parts(checkpoint) as kept:
             seed = _fixed(self.random_state)

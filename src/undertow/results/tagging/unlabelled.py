@@ -56,7 +56,7 @@ def open_text(text: TextSource, work: Path, n_jobs: int | None, progress: Progre
         text = [text]
     if not isinstance(text, Iterable):
         raise InputError(
-            f"text={short(text)} is no text: give a Corpus, token lists, file names or glob patterns, or None."
+            f"text={short(text)} is not a text: give a Corpus, token lists, file names or glob patterns, or None."
         )
     items: list[Any] = list(text)
     if items and all(isinstance(item, str | os.PathLike) for item in items):
@@ -75,7 +75,7 @@ def _corpus_of(names: list[Files]) -> Corpus:
     if len(names) > 1:
         raise InputError("text has a directory beside other names: give one corpus, or files alone.")
     if not (Path(names[0]) / MANIFEST).exists():
-        raise InputError(f"{os.fspath(names[0])} is a directory and no corpus: give a pattern of the files in it.")
+        raise InputError(f"{os.fspath(names[0])} is a directory but not a corpus: give a pattern of the files in it.")
     return Corpus.open(Path(names[0]))
 
 

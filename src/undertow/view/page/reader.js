@@ -1,9 +1,12 @@
 // A text, each token colored by its surprise or its state; the chosen token's numbers stand in the panel.
 
-const { strings: STRINGS, states: STATES, posterior: POSTERIOR, surprise: SURPRISE, shades: SHADES } = DATA;
+const { strings: STRINGS, states: STATES, posterior: POSTERIOR, shades: SHADES } = DATA;
+// Bits of surprise given the tokens before, and given all other tokens of the sentence; a model may lack them.
+const BITS = { surprise: DATA.surprise, both: DATA.both };
+const has = (name) => BITS[name].length > 0;
 const tokens = [], unknown = new Set(DATA.unknown); // spans of the tokens in the order of the text
 const panel = byId("panel"), text = byId("text");
-let mode = SURPRISE.length ? "surprise" : "0", current = -1;
+let mode = has("surprise") ? "surprise" : "0", current = -1;
 
 const shade = (bits) => (bits === null ? SHADES.length : SHADES.filter((step) => bits >= step).length);
 const best = (layer, i) => POSTERIOR[layer][i][0][0];
@@ -33,7 +36,7 @@ function paint() {
   tokens.forEach((span, i) => {
     const kinds = ["token"];
     if (unknown.has(i)) kinds.push("unknown");
-    if (mode === "surprise") kinds.push(`shade${shade(SURPRISE[i])}`);
+    if (mode in BITS) kinds.push(`shade${shade(BITS[mode][i])}`);
     else {
       const s = best(Number(mode), i);
       if (STATES[s].color >= 0) kinds.push(`color${STATES[s].color}`);
@@ -54,7 +57,7 @@ function wordsOf(color, layer) {
 
 function explain() {
   const items = [];
-  if (mode === "surprise") {
+  if (mode in BITS) {
     const names = SHADES.map((step, k) => (k ? `${SHADES[k - 1]}–${step}` : `under ${step}`));
     [...names, `${SHADES[SHADES.length - 1]} bits or more`].forEach((name, k) =>
       items.push(element("li", {}, element("span", { class: `swatch shade${k}`, text: name }))));
@@ -83,19 +86,19 @@ function rows(labels, numbers, show) {
 }
 const words = ([list, numbers], show = percent) => rows(list.map((w) => STRINGS[w]), numbers, show);
 
-function surprising(i) {
-  const bits = SURPRISE[i];
+function surprising(bits, given) {
   if (bits === null) return [element("p", { class: "big", text: "impossible under the model" })];
   const odds = 2 ** bits;
   const chance = odds < 10 ? `probability ${percent(1 / odds)}` : `1 in ${Math.round(odds).toLocaleString("en")}`;
   return [element("p", { class: "big", text: `${bits.toFixed(1)} bits` }),
-    element("p", { class: "faint", text: `of surprise: ${chance}` })];
+    element("p", { class: "faint", text: `of surprise ${given}: ${chance}` })];
 }
 
 function describe(i) {
   const parts = [element("h2", { dir: "auto", text: tokens[i].textContent })];
   if (unknown.has(i)) parts.push(element("p", { class: "faint", text: "Not among the words of the model." }));
-  if (SURPRISE.length) parts.push(...surprising(i));
+  if (has("surprise")) parts.push(...surprising(BITS.surprise[i], "given the tokens before"));
+  if (has("both")) parts.push(...surprising(BITS.both[i], "given both sides"));
   POSTERIOR.forEach((layer, m) => {
     const [states, probabilities] = layer[i];
     parts.push(element("h3", { text: POSTERIOR.length > 1 ? `States of layer ${m + 1}` : "Its states, and their words" }),
@@ -115,7 +118,7 @@ function choose(i, focus) {
   tokens[i].setAttribute("aria-current", "true");
   if (focus) tokens[i].focus();
   panel.replaceChildren(...describe(i));
-  if (mode !== "surprise") paint();
+  if (!(mode in BITS)) paint();
 }
 
 function setMode(name) {
@@ -126,7 +129,8 @@ function setMode(name) {
 
 function fillModes() {
   const layers = POSTERIOR.map((_, m) => [String(m), POSTERIOR.length > 1 ? `States of layer ${m + 1}` : "States"]);
-  const modes = [...(SURPRISE.length ? [["surprise", "Surprise"]] : []), ...layers];
+  const bits = [["surprise", "Surprise, left to right"], ["both", "Surprise, given both sides"]].filter(([m]) => has(m));
+  const modes = [...bits, ...layers];
   byId("modes").append(element("span", { class: "faint", text: "Color by" }), ...modes.map(([value, name]) => {
     const input = element("input", { type: "radio", name: "mode", value, onchange: () => setMode(value) });
     input.checked = value === mode;

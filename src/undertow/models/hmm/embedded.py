@@ -1,0 +1,435 @@
+"""Fitting an HMM whose parameters are tied through embeddings, by gradients with states dropped at random.
+
+Tables of thousands of states overfit a text of a few million tokens: each state has numbers of its own for every state
+that may follow. Here they are inner products of short vectors (`kernels.chain.embeddings`), and every batch of text is
+read by some of the states only, drawn at random, so that no state can rely on a certain other one. Three steps:
+
+1. A few passes of EM on tables with few states: from noise, gradients take much longer to get as far.
+2. Gradient steps towards the expected counts of that EM, with dropped states.
+3. Epochs over batches of text: the tables of the kept states, an E-step of the batch, one step of Adam by Fisher's
+   identity. At some epochs every state is split in two, with a little noise, until there are as many as wanted: early
+   epochs cost little, and the copies part where the text wants them to.
+
+The result is ordinary tables: queries, saving and loading are those of any other HMM.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from undertow.engine import Engine, map_reduce
+from undertow.engine.blas import one_blas_thread
+from undertow.errors import InputError
+from undertow.kernels.chain.block_operators import PairSparse
+from undertow.kernels.chain.blocks import Blocks, offsets
+from undertow.kernels.chain.embeddings import (
+    Adam,
+    ChainLayout,
+    Embeddings,
+    ExpectedCounts,
+    Tables,
+    chain_tables,
+    log_likelihood_gradient,
+)
+from undertow.kernels.chain.sparse import BlockStats, block_statistics
+from undertow.kernels.types import F32, I64
+from undertow.models.fitting import Iteration, perplexity_remark
+from undertow.models.hmm.em import Shard, em_iterations, mean_log_probability, split_chunks, unseen_mass
+from undertow.models.hmm.init import choose_blocks, initial_params
+from undertow.models.hmm.params import BlockParams
+from undertow.text.corpus import Corpus
+from undertow.text.lag_counts import LagCounts
+
+FIRST_STATES = 2048  # EM begins with at most so many
+EM_PASSES = 4
+IMITATION_DRAWS, STEPS_PER_DRAW = 20, 4  # gradient steps towards the counts of EM
+RATE, LAST_RATE = 5e-3, 1e-4  # of Adam; it falls along a cosine
+DECAY = 1.0
+SPLIT_NOISE = 0.1  # of the vectors' standard deviation
+PARTS = 2  # of a batch, for two threads; fixed, so that the bits do not depend on the number of threads
+
+
+DROPOUT = 0.15
+BATCH_TOKENS = 1 << 13
+
+
+class Options(NamedTuple):
+    """What the constructor of `HMM` says about training."""
+
+    n_states: int
+    n_blocks: int
+    width: int
+    dropout: float
+    batch_tokens: int
+    n_iter: int
+    n_chunks: int
+    smoothing: float
+    carry: bool
+
+
+def options_of(hmm: Any, text: Corpus) -> Options:
+    """The options of an `HMM` for this text."""
+    words = int((text.vocabulary.counts > 0).sum())
+    return Options(
+        n_states=hmm.n_states,
+        n_blocks=choose_blocks(hmm.n_blocks, hmm.n_states, words),
+        width=hmm.width,
+        dropout=DROPOUT if hmm.dropout is None else hmm.dropout,
+        batch_tokens=BATCH_TOKENS if hmm.batch_tokens is None else hmm.batch_tokens,
+        n_iter=hmm.n_iter,
+        n_chunks=hmm.n_chunks,
+        smoothing=hmm.smoothing,
+        carry=hmm.carry,
+    )
+
+
+class EmbeddedState(NamedTuple):
+    """What training needs to go on after an epoch."""
+
+    n_done: int
+    word_block: NDArray[np.int32]  # (V,); −1 for a word that the text does not have
+    first_sizes: I64  # (G,) states of each block before any was split
+    first: I64  # (G + 1,) states of each block, as they are now
+    weights: Embeddings
+    adam: Adam
+
+
+# --- states and words -----------------------------------------------------------------------------------
+
+
+class WordOrder(NamedTuple):
+    """Words of the text in the order of their blocks."""
+
+    ids: I64  # (rows,) the word of each row
+    row: NDArray[np.uint32]  # (V,) the row of each word; 0 for words that the text does not have
+    per_block: I64  # (G,)
+
+    @classmethod
+    def of(cls, word_block: NDArray[np.int32]) -> WordOrder:
+        ids = np.argsort(word_block, kind="stable")
+        ids = ids[word_block[ids] >= 0]
+        row = np.zeros(len(word_block), dtype=np.uint32)
+        row[ids] = np.arange(len(ids))
+        return cls(ids, row, np.bincount(word_block[ids]))
+
+
+def final_sizes(sizes: I64, n_states: int) -> I64:
+    """(G,) states of each block at the end: equal, or one more in the first; a block that begins with one keeps it."""
+    if sizes.sum() == n_states:
+        return sizes
+    many = np.flatnonzero(sizes > 1)
+    out = np.ones(len(sizes), dtype=np.int64)
+    rest = n_states - (len(sizes) - len(many))
+    out[many] = rest // len(many)
+    out[many[: rest % len(many)]] += 1
+    return out
+
+
+def growth(sizes: I64, final: I64, n_iter: int) -> list[I64]:
+    """(G,) states of each block in each epoch: doubled at even distances in the first half of the epochs."""
+    stages = [sizes]
+    while (stages[-1] < final).any():
+        stages.append(np.minimum(2 * stages[-1], final))
+    last = n_iter // 2  # the epoch from which on all states are there
+    n = len(stages)
+    return [stages[min(n - 1, (epoch * (n - 1)) // max(last, 1)) if last else n - 1] for epoch in range(n_iter)]
+
+
+def split_states(state: EmbeddedState, sizes: I64, rng: np.random.Generator) -> EmbeddedState:
+    """Copy states, with noise, until each block has as many as wanted; together copies are as probable as before."""
+    old = np.diff(state.first)
+    parent = np.concatenate([state.first[b] + np.arange(n) * old[b] // n for b, n in enumerate(sizes.tolist())]).astype(
+        np.int64
+    )
+    copies = np.bincount(parent, minlength=state.first[-1])[parent]
+    weights = state.weights.of_states(parent)
+    less = np.log(copies).astype(np.float32)
+    noisy = [_noisy(x, copies > 1, rng) for x in (weights.leave, weights.arrive, weights.emit)]
+    weights = weights._replace(
+        leave=noisy[0],
+        arrive=noisy[1],
+        emit=noisy[2],
+        arrive_bias=weights.arrive_bias - less,
+        initial=weights.initial - less,
+    )
+    adam = state.adam._replace(mean=state.adam.mean.of_states(parent), square=state.adam.square.of_states(parent))
+    return state._replace(first=offsets(sizes), weights=weights, adam=adam)
+
+
+def _noisy(x: F32, which: NDArray[np.bool_], rng: np.random.Generator) -> F32:
+    noise = rng.standard_normal(x.shape, dtype=np.float32) * np.float32(SPLIT_NOISE * x.std())
+    return np.asarray(x + noise * which[:, None], dtype=np.float32)
+
+
+def draw_states(first: I64, dropout: float, rng: np.random.Generator) -> I64:
+    """The states that are kept, sorted: of each block the share 1 − dropout, at least one."""
+    if not dropout:
+        return np.arange(first[-1])
+    kept = []
+    for low, high in zip(first[:-1].tolist(), first[1:].tolist(), strict=True):
+        n = max(1, round((high - low) * (1 - dropout)))
+        kept.append(low + np.sort(rng.permutation(high - low)[:n]))
+    return np.concatenate(kept)
+
+
+# --- text -----------------------------------------------------------------------------------------------
+
+
+class TextBatch(NamedTuple):
+    """Sentences over rows of words, in parts for the threads, and which pairs of blocks they have."""
+
+    parts: list[Shard]
+    seen: NDArray[np.bool_]  # (G, G)
+
+
+def text_batches(corpus: Corpus, batch_tokens: int, carry: bool, order: WordOrder) -> list[TextBatch]:
+    """The text in batches of whole sentences; with `carry`, of sequences that are cut anywhere."""
+    chunks = split_chunks(corpus, max(1, round(corpus.n_tokens / batch_tokens)), carry)
+    block, G, out = np.repeat(np.arange(len(order.per_block)), order.per_block), len(order.per_block), []
+    for chunk in chunks:
+        parts = [part for shard in chunk for part in _parts(shard, order.row)]
+        seen = np.zeros((G, G), dtype=bool)
+        for part in parts:  # pairs across two sentences too, which do no harm
+            seen[block[part.ids[:-1]], block[part.ids[1:]]] = True
+        out.append(TextBatch(parts, seen))
+    return out
+
+
+def _parts(shard: Shard, row: NDArray[np.uint32]) -> Iterator[Shard]:
+    ids, bounds = row[shard.ids], shard.bounds
+    if len(bounds) == 2:  # one sequence, whose state is carried: cut it anywhere
+        bounds = np.unique(np.linspace(0, len(ids), PARTS + 1).astype(np.int64))
+    edges = np.unique(np.searchsorted(bounds, np.linspace(0, bounds[-1], PARTS + 1)))
+    for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        yield Shard(ids[bounds[low] : bounds[high]], bounds[low : high + 1] - bounds[low])
+
+
+@one_blas_thread()
+def _statistics(tables: Tables, blocks: Blocks, shard: Shard) -> BlockStats:
+    initial, transition, emission = tables
+    return block_statistics(shard.ids, shard.bounds, blocks, transition, initial, emission, np.float32)
+
+
+def _add(a: BlockStats, b: BlockStats) -> BlockStats:
+    a.pairs[:] += b.pairs
+    return BlockStats(
+        a.log_likelihood + b.log_likelihood,
+        a.n_tokens + b.n_tokens,
+        a.pairs,
+        a.emission + b.emission,
+        a.initial + b.initial,
+    )
+
+
+# --- the start ------------------------------------------------------------------------------------------
+
+
+def embedded_start(
+    corpus: Corpus, options: Options, rng: np.random.Generator, engine: Engine | None, n_threads: int
+) -> EmbeddedState:
+    """A few passes of EM on tables with few states, then embeddings that imitate its expected counts."""
+    chunks = split_chunks(corpus, min(options.n_chunks, corpus.n_sentences), options.carry)
+    n_first = min(options.n_states, max(2 * options.n_blocks, FIRST_STATES))
+    counts = LagCounts.from_corpus(corpus, lags=1)
+    params, m_step = initial_params(
+        counts, chunks, n_first, options.n_blocks, None, 0, "random", options.smoothing or 1.0, rng, n_threads
+    )
+    if not isinstance(params, BlockParams):
+        raise InputError("HMM: the text has too few words for two blocks: use parameterization='table'.")
+    for iteration in em_iterations(params, m_step, chunks, EM_PASSES, engine):
+        params = iteration.params
+    stats = map_reduce(partial(_table_statistics, params), [s for c in chunks for s in c], _add, engine=engine)
+    blocks, word_counts = params.blocks, corpus.vocabulary.counts
+    order = WordOrder.of(blocks.word_block)
+    Z, V, d = blocks.n_states, len(order.ids), options.width
+
+    def normal(n: int) -> F32:
+        return rng.standard_normal((n, d), dtype=np.float32) / np.float32(math.sqrt(d))
+
+    emission = stats.emission[_places(blocks, order)]
+    layout = ChainLayout.of(order.per_block, blocks.sizes)
+    tokens = np.zeros(Z)
+    for b in range(blocks.n_blocks):
+        low, high = layout.blocks.starts[layout.first_word[[b, b + 1]]]
+        tokens[blocks.first[b] : blocks.first[b + 1]] = emission[low:high].reshape(-1, blocks.sizes[b]).sum(axis=0)
+    weights = Embeddings(
+        normal(Z),
+        normal(Z),
+        np.log(np.maximum(tokens, 0.01)).astype(np.float32),
+        normal(Z),
+        normal(V),
+        np.log(word_counts[order.ids]).astype(np.float32),
+        np.log(stats.initial + 1e-3 * tokens / tokens.sum() + 1e-9).astype(np.float32),
+    )
+    state = EmbeddedState(0, blocks.word_block, blocks.sizes, blocks.first, weights, Adam.start(weights))
+    for _ in range(IMITATION_DRAWS):
+        state = _imitate(state, order, params.transition, stats, emission, options, rng, n_threads)
+    return state
+
+
+def _table_statistics(params: BlockParams, shard: Shard) -> BlockStats:
+    return params.statistics(shard.ids, shard.bounds)  # type: ignore[no-any-return]
+
+
+def _places(blocks: Blocks, order: WordOrder) -> I64:
+    """Where the emission numbers of the words lie, listed in the order of their blocks."""
+    lengths = np.diff(blocks.starts)[order.ids]
+    begin = np.repeat(blocks.starts[order.ids] - (np.cumsum(lengths) - lengths), lengths)
+    return np.asarray(begin + np.arange(len(begin)))
+
+
+def _imitate(
+    state: EmbeddedState,
+    order: WordOrder,
+    T: PairSparse,
+    stats: BlockStats,
+    emission: NDArray[Any],
+    options: Options,
+    rng: np.random.Generator,
+    n_threads: int,
+) -> EmbeddedState:
+    """A few steps up Σ n log(probability) for the counts n of some of the states."""
+    kept = draw_states(state.first, options.dropout, rng)
+    first = np.searchsorted(kept, state.first)
+    layout = ChainLayout.of(order.per_block, np.diff(first), T.pair >= 0)
+    pairs = np.empty(layout.starts[-1], dtype=np.float32)
+    _gather_pairs(stats.pairs, T.first, T.pair, T.starts, kept, first, layout.pair, layout.starts, pairs)
+    full = ChainLayout.of(order.per_block, np.diff(state.first))
+    some = [
+        emission[full.blocks.starts[full.first_word[b]] : full.blocks.starts[full.first_word[b + 1]]]
+        .reshape(order.per_block[b], -1)[:, kept[first[b] : first[b + 1]] - state.first[b]]
+        .ravel()
+        for b in range(len(first) - 1)
+    ]
+    counts = ExpectedCounts(pairs, np.concatenate(some), stats.initial[kept])
+    weights, adam = state.weights, state.adam
+    n = float(pairs.sum(dtype=np.float64))
+    rows = np.empty((len(kept), len(kept)), dtype=np.float32)
+    for _ in range(STEPS_PER_DRAW):
+        part = weights.of_states(kept)
+        tables = chain_tables(part, layout, n_threads, rows)
+        gradient = log_likelihood_gradient(part, layout, tables, rows, counts, n_threads)
+        adam = adam.ascend(weights, _scattered(gradient, weights, kept, 1 / max(n, 1.0)), RATE, DECAY)
+    return state._replace(adam=adam)
+
+
+@njit(cache=True, nogil=True)
+def _gather_pairs(
+    data: Any,
+    first: Any,
+    pair: Any,
+    starts: Any,
+    kept: Any,
+    kept_first: Any,
+    kept_pair: Any,
+    kept_starts: Any,
+    out: Any,
+) -> None:
+    """The rows and columns of the kept states, pair of blocks by pair of blocks."""
+    G = len(first) - 1
+    for i in range(G):
+        for j in range(G):
+            if pair[i, j] < 0:
+                continue
+            k, e = first[j + 1] - first[j], kept_starts[kept_pair[i, j]]
+            for x in range(kept_first[i], kept_first[i + 1]):
+                row = starts[pair[i, j]] + (kept[x] - first[i]) * k
+                for y in range(kept_first[j], kept_first[j + 1]):
+                    out[e] = data[row + kept[y] - first[j]]
+                    e += 1
+
+
+def _scattered(gradient: Embeddings, weights: Embeddings, kept: I64, scale: float) -> Embeddings:
+    """The gradient of all states, zero for those that were dropped."""
+    out = []
+    for g, w in zip(gradient, weights, strict=True):
+        whole = g
+        if len(g) != len(w):
+            whole = np.zeros_like(w)
+            whole[kept] = g
+        out.append(whole * np.float32(scale))
+    return Embeddings(*out)
+
+
+# --- training -------------------------------------------------------------------------------------------
+
+
+def rate_at(progress: float) -> float:
+    """The learning rate after this share of all steps."""
+    return LAST_RATE + (RATE - LAST_RATE) * 0.5 * (1 + math.cos(math.pi * progress))
+
+
+def gradient_step(
+    state: EmbeddedState,
+    order: WordOrder,
+    batch: TextBatch,
+    kept: I64,
+    rate: float,
+    engine: Engine | None,
+    n_threads: int,
+    buffer: F32,
+) -> tuple[EmbeddedState, BlockStats]:
+    """One step by the gradient of a batch under the kept states; `buffer` has room for their transition."""
+    layout = ChainLayout.of(order.per_block, np.diff(np.searchsorted(kept, state.first)), batch.seen)
+    rows = buffer[: len(kept) ** 2].reshape(len(kept), len(kept))
+    part = state.weights.of_states(kept)
+    tables = chain_tables(part, layout, n_threads, rows)
+    stats = map_reduce(partial(_statistics, tables, layout.blocks), batch.parts, _add, engine=engine)
+    counts = ExpectedCounts(stats.pairs, stats.emission, stats.initial)
+    gradient = log_likelihood_gradient(part, layout, tables, rows, counts, n_threads)
+    whole = _scattered(gradient, state.weights, kept, 1 / stats.n_tokens)
+    adam = state.adam.ascend(state.weights, whole, rate, DECAY)
+    return state._replace(adam=adam), stats
+
+
+def as_params(state: EmbeddedState, unseen: float, n_threads: int = 1) -> BlockParams:
+    """The tables of all states; words that are not in the text are emitted by all alike, in total `unseen`."""
+    order, sizes = WordOrder.of(state.word_block), np.diff(state.first)
+    tables = chain_tables(state.weights, ChainLayout.of(order.per_block, sizes), n_threads)
+    blocks = Blocks.of(state.word_block, sizes)
+    each = unseen / max(int((state.word_block < 0).sum()), 1)
+    emission = np.full(blocks.starts[-1], each, dtype=np.float32)
+    emission[_places(blocks, order)] = tables.emission * np.float32(1 - unseen)
+    return BlockParams(blocks, tables.initial, tables.transition, emission)
+
+
+def embedded_epochs(
+    state: EmbeddedState,
+    corpus: Corpus,
+    options: Options,
+    rng: np.random.Generator,
+    engine: Engine | None,
+    n_threads: int,
+    validation: Sequence[Shard] = (),
+) -> Iterator[Iteration[BlockParams]]:
+    """Epochs over the batches in random order. The objective is the log-likelihood of a token with dropped states."""
+    order, unseen = WordOrder.of(state.word_block), unseen_mass(corpus.vocabulary.counts, options.smoothing)
+    batches = text_batches(corpus, options.batch_tokens, options.carry, order)
+    plan = growth(state.first_sizes, final_sizes(state.first_sizes, options.n_states), options.n_iter)
+    n_steps = options.n_iter * len(batches)
+    for epoch in range(state.n_done, options.n_iter):
+        if (plan[epoch] != np.diff(state.first)).any():
+            state = split_states(state, plan[epoch], rng)
+        buffer = np.empty(len(draw_states(state.first, options.dropout, np.random.default_rng(0))) ** 2, np.float32)
+        log_likelihood, n_tokens = 0.0, 0
+        for i, b in enumerate(rng.permutation(len(batches)).tolist()):
+            rate = rate_at((epoch * len(batches) + i) / n_steps)
+            kept = draw_states(state.first, options.dropout, rng)
+            state, stats = gradient_step(state, order, batches[b], kept, rate, engine, n_threads, buffer)
+            log_likelihood, n_tokens = log_likelihood + stats.log_likelihood, n_tokens + stats.n_tokens
+        state = state._replace(n_done=epoch + 1)
+        params = as_params(state, unseen, n_threads)
+        mean = log_likelihood / n_tokens
+        held = mean_log_probability(params, validation, engine) if validation else None
+        yield Iteration(mean, params, held, perplexity_remark(mean, held), partial(_same, state))
+
+
+def _same(state: EmbeddedState) -> EmbeddedState:
+    return state

@@ -1,0 +1,33 @@
+"""A chain whose probabilities are softmaxes of inner products, as plain dense NumPy: the truth for the tied HMM."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def dense_tables(weights, state_block, word_block):
+    """(Z,), (Z, Z), (Z, V) in float64; words in the order of their blocks."""
+    leave, arrive, arrive_bias, emit, word, word_bias, initial = (np.asarray(x, dtype=np.float64) for x in weights)
+    scale = np.sqrt(leave.shape[1])
+    T = softmax(scale * leave @ arrive.T + arrive_bias)
+    logits = scale * emit @ word.T + word_bias
+    logits[state_block[:, None] != word_block[None, :]] = -np.inf
+    return softmax(initial[None])[0], T, softmax(logits)
+
+
+def softmax(x):
+    p = np.exp(x - x.max(axis=1, keepdims=True))
+    return p / p.sum(axis=1, keepdims=True)
+
+
+def log_likelihood(weights, state_block, word_block, ids, bounds):
+    """log p(text) by the forward recursion over all states, one sequence after the other."""
+    initial, T, e = dense_tables(weights, state_block, word_block)
+    total = 0.0
+    for low, high in zip(bounds[:-1], bounds[1:], strict=True):
+        prior = initial
+        for t in range(low, high):
+            state = prior * e[:, ids[t]]
+            total += np.log(state.sum())
+            prior = state / state.sum() @ T
+    return total
