@@ -13,6 +13,7 @@ SRC = Path(__file__).parents[1] / "src" / "undertow"
 ARROWS = {
     "errors": set(),
     "progress": set(),
+    "tables": {"errors"},
     "files": {"errors"},
     "atomic": {"errors", "files"},
     "recipe": {"errors", "files", "atomic"},
@@ -20,12 +21,15 @@ ARROWS = {
     "kernels": {"errors"},
     "constraints": {"errors"},
     "tensor_file": {"errors", "files"},
-    "text": {"errors", "progress", "files", "atomic", "recipe", "tensor_file", "engine", "kernels"},
-    "models": {"errors", "progress", "files", "atomic", "constraints", "engine", "kernels", "text"},
+    "text": {"errors", "tables", "progress", "files", "atomic", "recipe", "tensor_file", "engine", "kernels"},
+    "models": {"errors", "tables", "progress", "files", "atomic", "constraints", "engine", "kernels", "text"},
     "storage": {"errors", "files", "atomic", "recipe", "models", "text", "tensor_file", "undertow"},
-    "questions": {"errors", "progress", "constraints", "engine", "kernels", "models", "text"},
-    "index": {"errors", "engine", "kernels", "models", "text"},
-    "results": {"errors", "progress", "files", "atomic", "engine", "kernels", "models", "text", "storage", "questions"},
+    "questions": {"errors", "tables", "progress", "constraints", "engine", "kernels", "models", "text"},
+    "index": {"errors", "tables", "engine", "kernels", "models", "text"},
+    "results": {
+        *("errors", "tables", "progress", "files", "atomic", "engine", "kernels", "models", "text", "storage"),
+        "questions",
+    },
     "view": {"errors", "files", "atomic", "kernels", "models", "text", "questions", "results"},
     "adapters": {
         *("errors", "files", "atomic", "constraints", "engine", "kernels", "models", "questions", "text", "storage"),

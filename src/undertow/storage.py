@@ -4,7 +4,7 @@
                         digest over all of these
     model.safetensors   the tensors
     vocabulary.txt      the words, for models that have them
-    README.md           the model card, for people; it may be edited and is not hashed
+    README.md           the model card, for people and the Hugging Face Hub; it may be edited and is not hashed
     recipe.json         of what a command fitted: its inputs and options (`recipe`); not hashed
 
 Nothing is ever unpickled, and the same model gives the same bytes: there is no date in any file. The loader
@@ -403,6 +403,9 @@ def _card(class_name: str, config: dict[str, Any]) -> str:
     """The model card: from the configuration alone, without a date, so that equal models have equal cards."""
     params, history = config["params"], config["history"]
     lines = [
+        # what the Hugging Face Hub reads: `adapters/huggingface.py` adds to it
+        *("---", "library_name: undertow", "tags:", "- undertow", f"- {config['kind']}", "---"),
+        "",
         f"# {class_name}",
         "",
         f"A model of the kind `{config['kind']}`, saved by undertow {config['undertow_version']}.",

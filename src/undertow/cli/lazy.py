@@ -27,6 +27,7 @@ class LazyGroup(click.Group):
             return None
         command = importlib.import_module(self.verbs[cmd_name][0]).command
         assert isinstance(command, click.Command)
+        command.name = cmd_name  # in the modules each is called `command`; the reference shows this name
         return command
 
     def resolve_command(

@@ -12,6 +12,7 @@ import numpy as np
 from undertow.errors import InputError
 from undertow.text.event_files import dated_file, json_lines, suffix_of, table_documents, text_lines
 from undertow.text.events import Events, EventsBuilder, check_kinds, clean_count, clean_name
+from undertow.text.frames import dict_rows, is_frame
 from undertow.text.reading import expand_inputs
 from undertow.text.tokenizer import Tokenizer
 
@@ -41,7 +42,8 @@ def events_from_documents(
     documents
         Names of files, or dictionaries. JSON lines; CSV and TSV with a header, where ";" separates the names of a
         field; text files with a date in their names (`1970/ALB_25_1970.txt`), whose rows are the rest of the name, or
-        the folder if `rows` is "folder"; folders of these; and patterns.
+        the folder if `rows` is "folder"; folders of these; and patterns; or a
+        DataFrame of pandas or Polars, an Arrow table, rows of `datasets`.
     time, rows, columns
         The names of the fields; of text files what they are called.
     tokenizer
@@ -91,6 +93,8 @@ def events_from_documents(
 def _documents(documents: Any, fields: tuple[str, str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
     if isinstance(documents, str | os.PathLike):
         documents = [documents]
+    if is_frame(documents):
+        documents = dict_rows(documents)
     if not isinstance(documents, Iterable):
         raise InputError(f"Documents cannot be {type(documents).__name__}: give a path or an iterable of dictionaries.")
     for k, item in enumerate(documents):

@@ -12,17 +12,28 @@ import os
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from undertow.errors import InputError, short
+from undertow.tables import Table
 from undertow.text.event_times import Time, clean_time, given_order, order_times
+from undertow.text.frames import frame_columns, is_frame
 
 ROW_KIND, COLUMN_KIND = "row", "column"
 LARGEST_COUNT = 1e15  # whole numbers up to it are exact, and so are sums of a few of them
+
+
+class Event(NamedTuple):
+    """How often a row met a column at a time."""
+
+    time: Time
+    row: str
+    column: str
+    count: float  # type: ignore[assignment]  # in the place of tuple.count
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +82,8 @@ class Events:
         Parameters
         ----------
         X
-            Events, a pandas DataFrame, the path of a CSV, TSV or JSON lines file, or an iterable of (time, row, column,
-            count).
+            Events, a DataFrame of pandas or Polars, an Arrow table, the path of a CSV, TSV or JSON lines file, or an
+            iterable of (time, row, column, count).
         times
             The order of the times, if it is not that of numbers, dates or text; it may name times without events.
         kind_names
@@ -94,7 +105,7 @@ class Events:
             from undertow.text.event_files import read_events
 
             records, kinds = read_events(os.fspath(X))
-        elif hasattr(X, "columns") and hasattr(X, "to_numpy"):
+        elif is_frame(X):
             records, kinds = _frame_records(X)
         else:
             records = _given_records(X)
@@ -127,6 +138,16 @@ class Events:
             entries = table.tocoo()
             for i, j, c in zip(entries.row.tolist(), entries.col.tolist(), entries.data.tolist(), strict=True):
                 yield time, self.row_names[i], self.column_names[j], c
+
+    def table(self) -> Table[Event]:
+        """All events as a table, which prints, and becomes a DataFrame by `to_frame()`.
+
+        Returns
+        -------
+        Table of Event
+            In the order of `records`.
+        """
+        return Table(Event, (Event(*record) for record in self.records()))
 
     # --- choosing ---------------------------------------------------------------------------------------
 
@@ -380,11 +401,11 @@ def _given_records(X: Any) -> Iterator[Record]:
 
 
 def _frame_records(frame: Any) -> tuple[Iterator[Record], tuple[str, str]]:
-    columns = [str(c) for c in frame.columns]
-    picked, kinds = pick_columns(columns, "the DataFrame")
-    arrays = [frame.iloc[:, k].tolist() for k in picked]
+    columns = frame_columns(frame)
+    picked, kinds = pick_columns(list(columns), "the DataFrame")
+    arrays = [list(columns.values())[k] for k in picked]
     if len(arrays) == 3:
-        arrays.append([1.0] * len(frame))
+        arrays.append([1.0] * len(arrays[0]))
     return ((f"row {k} of the DataFrame", *parts) for k, parts in enumerate(zip(*arrays, strict=True))), kinds
 
 

@@ -10,6 +10,7 @@ from undertow.models.factorial.model import FactorialHMM
 from undertow.models.hmm.model import HMM
 from undertow.models.hmm.params import BlockParams
 from undertow.results.word_clusters import WordClusters
+from undertow.text.word_classes import PREFIX
 from undertow.view.charts import curve_chart
 from undertow.view.document import document, facts_list, page_top, search_box, text
 from undertow.view.model_page import parameters_section
@@ -106,9 +107,11 @@ def _explorer(table: StateTable, what: str, listed: int) -> str:
     n_words = len(table.word_states)
     searched = f"The search knows {n_words:,} words" + (", the most frequent." if n_words == WORDS else ".")
     single = "A state of nearly one word is written with those that follow it: word → words. " if table.steps else ""
+    classes = any(w.word.startswith(PREFIX) for state in table.states[:listed] for w in state.words)
+    rare = " Names such as &lt;unk:-ed&gt; stand for rare words of a kind, here those in -ed." if classes else ""
     return (
         f"<h2>{what.capitalize()} and their words</h2>"
-        f'<p class="note">{note}{single}{searched} Percentages at the left are shares of all tokens.</p>'
+        f'<p class="note">{note}{single}{searched} Percentages at the left are shares of all tokens.{rare}</p>'
         f"{search_box('Search a word')}"
         '<div class="explorer"><div class="list-box">'
         f'<ol id="states" class="state-list" aria-label="{what.capitalize()}"></ol></div>'

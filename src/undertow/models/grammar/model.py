@@ -56,6 +56,7 @@ from undertow.models.fitting import (
 from undertow.models.grammar import em, queries
 from undertow.models.grammar.init import INITS, initial_params
 from undertow.models.grammar.trees import Tree
+from undertow.tables import Table
 from undertow.text.corpus import Corpus
 from undertow.text.tokenizer import checked_sentences
 from undertow.text.vocabulary import Vocabulary
@@ -618,7 +619,7 @@ class Grammar(Estimator):
         return queries.features(self.params_, self._encoded(X), view)
 
     @one_blas_thread()
-    def fill(self, text: Sequence[str | None], n: int = 10) -> list[Gap]:
+    def fill(self, text: Sequence[str | None], n: int = 10) -> Table[Gap]:
         """The words of the gaps of a sentence, each given everything on both sides of it, exactly.
 
         Parameters
@@ -630,7 +631,7 @@ class Grammar(Estimator):
 
         Returns
         -------
-        list of Gap
+        Table of Gap
             `position`, and `words` with their probabilities, most probable first, among the words seen in training.
 
         Raises
@@ -647,13 +648,13 @@ class Grammar(Estimator):
         ids = ids.astype(np.int64)
         ids[gaps] = queries.GAP
         seen = self.vocabulary_.counts > 0
-        found = []
+        found = Table(Gap)
         for position, p in zip(gaps, queries.gap_distributions(self.params_, ids), strict=True):
             order = [i for i in np.argsort(-p, kind="stable").tolist() if seen[i]][:n]
-            found.append(Gap(position, [WordProbability(self.vocabulary_.words[i], float(p[i])) for i in order]))
+            found.append(Gap(position, self._words(order, p)))
         return found
 
-    def top_words(self, symbol: int, n: int = 10, *, relevance: float = 0.6) -> list[WordProbability]:
+    def top_words(self, symbol: int, n: int = 10, *, relevance: float = 0.6) -> Table[WordProbability]:
         """The words that characterize a symbol.
 
         Parameters
@@ -667,7 +668,7 @@ class Grammar(Estimator):
 
         Returns
         -------
-        list of WordProbability
+        Table of WordProbability
             With p(word | symbol), most relevant first; for a nonterminal, of the words of its phrases.
 
         Raises
@@ -681,16 +682,20 @@ class Grammar(Estimator):
             raise InputError(f"symbol={symbol!r} must be one of 0 to {size - 1}.")
         return self._relevant(queries.symbol_words(self.params_, int(symbol)), n, relevance)
 
-    def _relevant(self, p: F64, n: int, relevance: float) -> list[WordProbability]:
+    def _relevant(self, p: F64, n: int, relevance: float) -> Table[WordProbability]:
         counts = self.vocabulary_.counts
         with np.errstate(divide="ignore", invalid="ignore"):
             score = np.log(p) - (1 - relevance) * np.log(counts / counts.sum())
         score = np.where((p > 0) & (counts > 0), score, -np.inf)
         order = [i for i in np.argsort(-score, kind="stable")[:n].tolist() if np.isfinite(score[i])]
-        return [WordProbability(self.vocabulary_.words[i], float(p[i])) for i in order]
+        return self._words(order, p)
+
+    def _words(self, order: Iterable[int], p: F64) -> Table[WordProbability]:
+        words = self.vocabulary_.words
+        return Table(WordProbability, (WordProbability(words[i], float(p[i])) for i in order))
 
     @one_blas_thread()
-    def top_rules(self, n: int = 10, *, n_words: int = 5) -> list[Rule]:
+    def top_rules(self, n: int = 10, *, n_words: int = 5) -> Table[Rule]:
         """The most used rules A → B C, described by words.
 
         Parameters
@@ -702,7 +707,7 @@ class Grammar(Estimator):
 
         Returns
         -------
-        list of Rule
+        Table of Rule
             Most used in the training text first.
         """
         self._check_fitted()
@@ -712,7 +717,7 @@ class Grammar(Estimator):
             symbol: [w.word for w in self.top_words(symbol, n_words)]
             for symbol in {s for _, _, *abc in found for s in abc}
         }
-        return [Rule(p, words[a], words[b], words[c], (a, b, c)) for _, p, a, b, c in found]
+        return Table(Rule, (Rule(p, words[a], words[b], words[c], (a, b, c)) for _, p, a, b, c in found))
 
     def _encoded(self, X: Any) -> list[npt.NDArray[np.uint32]]:
         """Sentences as ids, none longer than a query takes."""

@@ -62,6 +62,7 @@ from undertow.models.hmm.init import MIN_STATES_FOR_BLOCKS, EMStart, choose_bloc
 from undertow.models.hmm.initial_counts import INITS
 from undertow.models.hmm.params import Emission, Params
 from undertow.models.hmm.partial import HMMStats, SeenText, continuation
+from undertow.tables import Table
 from undertow.text.corpus import Corpus
 from undertow.text.lag_counts import LagCounts
 
@@ -684,7 +685,7 @@ class HMM(Estimator):
         """
         return float(np.exp(-self.score(X)))
 
-    def next_words(self, prefix: Sequence[str], n: int = 10) -> list[WordProbability]:
+    def next_words(self, prefix: Sequence[str], n: int = 10) -> Table[WordProbability]:
         """The most probable next words, among the words seen in training.
 
         Parameters
@@ -696,12 +697,13 @@ class HMM(Estimator):
 
         Returns
         -------
-        list of WordProbability
+        Table of WordProbability
             Most probable first.
         """
         p = np.where(self.vocabulary_.counts > 0, self._next(prefix), 0.0)
         order = np.argsort(-p, kind="stable")[:n]
-        return [WordProbability(self.vocabulary_.words[i], float(p[i])) for i in order.tolist()]
+        words = self.vocabulary_.words
+        return Table(WordProbability, (WordProbability(words[i], float(p[i])) for i in order.tolist()))
 
     def next_distribution(self, prefix: Sequence[str]) -> npt.NDArray[np.float64]:
         """Distribution of the next word.
@@ -758,7 +760,7 @@ class HMM(Estimator):
     # --- questions --------------------------------------------------------------------------------------
 
     @one_blas_thread()
-    def fill(self, text: Any, n: int = 10, *, states: Mapping[int, Any] | None = None) -> list[Gap]:
+    def fill(self, text: Any, n: int = 10, *, states: Mapping[int, Any] | None = None) -> Table[Gap]:
         """The words of the gaps of a text, each given everything on both sides of it, exactly.
 
         Parameters
@@ -773,7 +775,7 @@ class HMM(Estimator):
 
         Returns
         -------
-        list of Gap
+        Table of Gap
             One for each position that is not one known word: `position`, and `words` with their probabilities, most
             probable first, among the words seen in training.
 
@@ -922,7 +924,7 @@ class HMM(Estimator):
 
     def compare(
         self, text: Any, position: int, words: Sequence[str], *, states: Mapping[int, Any] | None = None
-    ) -> list[Comparison]:
+    ) -> Table[Comparison]:
         """How well some words fit a position, given both sides.
 
         Parameters
@@ -938,7 +940,7 @@ class HMM(Estimator):
 
         Returns
         -------
-        list of Comparison
+        Table of Comparison
             `word`, `probability`, `share` among the words given, and `log_odds` against the others, in their order.
         """
         from undertow.questions.evidence import as_evidence
@@ -946,7 +948,7 @@ class HMM(Estimator):
 
         return compare(self._chain(), as_evidence(text, states), position, words)
 
-    def surprise(self, X: Sentences) -> list[Surprise]:
+    def surprise(self, X: Sentences) -> Table[Surprise]:
         """How surprising each token is, given the tokens before it and given all others, in bits.
 
         Parameters
@@ -956,7 +958,7 @@ class HMM(Estimator):
 
         Returns
         -------
-        list of Surprise
+        Table of Surprise
             `tokens`, `left_to_right` and `both_sides`, one a sentence.
         """
         from undertow.questions.explain import surprises
@@ -964,7 +966,7 @@ class HMM(Estimator):
         return surprises(self, _reusable(X))
 
     @one_blas_thread()
-    def what_if(self, text: Any, position: int, word: str, *, states: Mapping[int, Any] | None = None) -> list[Change]:
+    def what_if(self, text: Any, position: int, word: str, *, states: Mapping[int, Any] | None = None) -> Table[Change]:
         """What would change at every other position if this one had another word.
 
         Parameters
@@ -980,7 +982,7 @@ class HMM(Estimator):
 
         Returns
         -------
-        list of Change
+        Table of Change
             `position`, `token`, `total_variation` and `divergence` of the distributions of its hidden state, and by how
             many bits the token becomes more surprising given both sides.
         """
@@ -1207,7 +1209,7 @@ class HMM(Estimator):
             raise InputError(f"method={method!r} must be 'posterior' or 'viterbi'.")
         return [[tags.names[i] for i in tags.sums(p).argmax(axis=1)] for p in self.transform(X, "posterior")]
 
-    def top_words(self, state: int, n: int = 10, *, relevance: float = 0.6) -> list[WordProbability]:
+    def top_words(self, state: int, n: int = 10, *, relevance: float = 0.6) -> Table[WordProbability]:
         """The words that characterize a state.
 
         Parameters
@@ -1221,7 +1223,7 @@ class HMM(Estimator):
 
         Returns
         -------
-        list of WordProbability
+        Table of WordProbability
             With p(word | state), most relevant first.
 
         Raises
@@ -1233,10 +1235,10 @@ class HMM(Estimator):
         if isinstance(state, bool) or not isinstance(state, int | np.integer) or not 0 <= state < self.params_.n_states:
             raise InputError(f"state={state!r} must be one of 0 to {self.params_.n_states - 1}.")
         found = hmm_queries.relevant_words(self.params_, int(state), n, self.vocabulary_.counts, relevance)
-        return [WordProbability(self.vocabulary_.words[w], p) for w, p in found]
+        return Table(WordProbability, (WordProbability(self.vocabulary_.words[w], p) for w, p in found))
 
     @one_blas_thread()
-    def transitions(self, n: int = 10, *, n_words: int = 5) -> list[Transition]:
+    def transitions(self, n: int = 10, *, n_words: int = 5) -> Table[Transition]:
         """The most informative transitions between states, described by words.
 
         Parameters
@@ -1248,7 +1250,7 @@ class HMM(Estimator):
 
         Returns
         -------
-        list of Transition
+        Table of Transition
             Probability of the transition, words of the state before and of the state after.
         """
         self._check_fitted()
@@ -1257,7 +1259,7 @@ class HMM(Estimator):
         for state in {z for _, *ends in steps for z in ends}:
             found = self.top_words(state, n_words)
             words[state] = [w.word for i, w in enumerate(found) if i == 0 or w.probability >= hmm_queries.LEAST_SHARE]
-        return [Transition(p, words[z], words[z_next]) for p, z, z_next in steps]
+        return Table(Transition, (Transition(p, words[z], words[z_next]) for p, z, z_next in steps))
 
     def _tables(self) -> hmm_queries.Derived:
         """Tables derived from the parameters, made again if `params_` was set to others."""
