@@ -158,6 +158,6 @@ write();
 fillModes();
 setMode(mode);
 // begin with the most surprising of the first tokens
-const first = SURPRISE.slice(0, 60), start = first.indexOf(Math.max(...first.map((s) => s ?? 0)));
+const first = BITS.surprise.slice(0, 60), start = first.indexOf(Math.max(...first.map((s) => s ?? 0)));
 choose(Math.max(start, 0), false);
 window.undertow = Object.freeze({ data: DATA, choose, setMode, get current() { return current; } });
