@@ -119,11 +119,10 @@ class JoinedTable:
             for row in zip(*(column[first].tolist() for column in columns), strict=True)
         ]
         known = [attributes.setdefault(n, len(attributes)) if grow else attributes.get(n, -1) for n in names]
-        each = np.arange(len(names) + 1)
-        no_values = np.zeros(0, dtype=np.float32)
-        return Block(
-            item.reshape(-1), each, each[:-1].astype(np.int32), no_values, np.array(known, dtype=np.int32), 0, -1
-        )
+        each = np.arange(len(names) + 1, dtype=np.int64)
+        attribute, no_values = np.array(known, dtype=np.int32), np.zeros(0, dtype=np.float32)
+        rows = item.reshape(-1).astype(np.int64)
+        return Block(rows, each, each[:-1].astype(np.int32), no_values, attribute, 0, -1)
 
 
 class FeatureReader:
