@@ -68,6 +68,15 @@ def model_options(f: F) -> F:
             "--pieces", is_flag=True, help="Let each --model read the parts of words that its tokenizer splits."
         ),
         click.option(
+            "--casing",
+            "casings",
+            multiple=True,
+            type=click.Choice(["spelled", "known", "frequent"]),
+            help="How words are looked up in a --model: as they are spelled; known: in another casing if the model "
+            "does not have them; frequent: also in a more frequent casing. One for all, or one per --model.  "
+            "[default: spelled]",
+        ),
+        click.option(
             "--model-window",
             "windows",
             multiple=True,
@@ -107,6 +116,7 @@ def representations(given: dict[str, Any]) -> list[Any]:
     if len(views) > len(models):
         raise click.UsageError("There are more --view than --model options: give at most one view per model.")
     scales, windows = _per_model(given, "scales", "--scale"), _per_model(given, "windows", "--model-window")
+    casings = [None if c == "spelled" else c for c in _per_model(given, "casings", "--casing")]
     if given["pieces"] and not models:
         raise click.UsageError("--pieces needs a model: give one with --model.")
     if not models:
@@ -122,6 +132,7 @@ def representations(given: dict[str, Any]) -> list[Any]:
             scale=scales[i],
             window=windows[i],
             pieces=given["pieces"],
+            casing=casings[i],
         )
         for i, path in enumerate(models)
     ]

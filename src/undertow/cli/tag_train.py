@@ -44,6 +44,7 @@ OPTIONS = {
         "l2": "--l2",
         "n_iter": "--iterations",
         "algorithm": "--algorithm",
+        "scheme": "--scheme",
         "random_state": "--seed",
         "n_jobs": "--jobs",
     },
@@ -77,6 +78,12 @@ NOT_PARAMETERS = ("text", "held_out", "work")  # of fit
     "--algorithm",
     type=click.Choice(["lbfgs", "minibatch"]),
     help="Training algorithm (crf); use 5 to 10 iterations with minibatch.  [default: lbfgs]",
+)
+@click.option(
+    "--scheme",
+    type=click.Choice(["bioes"]),
+    help="Learn spans with tags of their own for last and only tokens, where the tags are IOB2 (crf; a tagger always "
+    "does).  [default: the tags as they are]",
 )
 @click.option("--hidden", "n_hidden", type=click.IntRange(1), help="Number of hidden units (local).  [default: 25]")
 @click.option(

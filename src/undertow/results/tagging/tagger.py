@@ -294,7 +294,9 @@ class Tagger(BaseTagger):
         return Report.from_dict(found["report"]), float(found["shift"])
 
     def _crf(self, features: list[Representation], watch: Watch | None = None, part: str = "crf") -> CRFTagger:
-        crf = CRFTagger(features or None, window=self.window, l2=self.l2, n_iter=self.n_iter, n_jobs=self.n_jobs)
+        crf = CRFTagger(
+            features or None, window=self.window, l2=self.l2, n_iter=self.n_iter, scheme="bioes", n_jobs=self.n_jobs
+        )
         return crf if watch is None else crf.set_params(callbacks=watch.of(crf, part))
 
     def _finish(self, crf: CRFTagger, held_out: Report | None, shift: float, columns: dict[str, Any] | None) -> None:
