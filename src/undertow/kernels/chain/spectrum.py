@@ -7,6 +7,7 @@ of rank one, and in between the number of equally strong directions that would s
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,61 +44,67 @@ def product_singular_values(left: NDArray[np.floating], right: NDArray[np.floati
 
 
 def estimated_effective_rank(gram: Callable[[F64], F64], probes: F64, n_steps: int) -> tuple[float, float]:
-    """Effective rank of T from products with T T' alone, by stochastic Lanczos quadrature, and its standard error.
+    """Effective rank of T from products with T T' alone, by stochastic Lanczos quadrature, and its error.
 
     Σ f(σ²) is the trace of f(T T'); for a vector x of random signs, x' f(T T') x has this mean, and `n_steps` steps of
-    Lanczos give a Gauss quadrature of it. The effective rank needs Σσ and Σ σ log σ.
+    Lanczos give a Gauss quadrature of it. The effective rank needs Σσ and Σ σ log σ. Few steps cannot tell small
+    singular values apart and give too large a rank, so the error has two parts: the jackknife over the probes, and
+    the difference to the estimate after half of the steps.
 
     Parameters
     ----------
     gram
-        (n, Z) → (n, Z), each row x as x T T'.
+        (n, Z) → (n, Z), each row x as x T T' or x T'T.
     probes
-        (n, Z) random signs.
+        (n, Z) random signs, n ≥ 2.
     n_steps
         Of Lanczos; at most Z.
     """
-    n, Z = probes.shape
-    squares, weights = lanczos_quadrature(gram, probes, min(n_steps, Z))
-    values = np.sqrt(np.maximum(squares, 0))
-    logs = np.log(np.where(values > 0, values, 1))
-    sums = Z * (weights * values).sum(axis=1)  # (n,) each an estimate of Σσ
-    products = Z * (weights * values * logs).sum(axis=1)  # and of Σ σ log σ
+    diagonal, beside = lanczos(gram, probes, min(n_steps, probes.shape[1]))
+    value, spread = _rank_from(diagonal, beside, probes.shape[1])
+    half = (diagonal.shape[1] + 1) // 2
+    coarse, _ = _rank_from(diagonal[:, :half], beside[:, : half - 1], probes.shape[1])
+    return value, float(np.hypot(spread, value - coarse))
 
-    def rank(s: NDArray[np.floating], e: NDArray[np.floating]) -> NDArray[np.floating]:
-        return np.asarray(s * np.exp(-e / s))
 
-    if n == 1:
-        return float(rank(sums, products)[0]), float("inf")
-    # the jackknife: the estimates without one probe each
-    without = rank((sums.sum() - sums) / (n - 1), (products.sum() - products) / (n - 1))
+def _rank_from(diagonal: F64, beside: F64, Z: int) -> tuple[float, float]:
+    """The estimate from the matrices of Lanczos, one a probe, and its standard error by the jackknife."""
+    n = len(diagonal)
+    sums, products = np.empty(n), np.empty(n)  # each an estimate of Σσ, and of Σ σ log σ
+    for i in range(n):
+        squares, vectors = eigh_tridiagonal(diagonal[i], beside[i])
+        values, weights = np.sqrt(np.maximum(squares, 0)), Z * vectors[0] ** 2
+        sums[i] = weights @ values
+        products[i] = weights @ (values * np.log(np.where(values > 0, values, 1)))
+
+    def rank(s: Any, e: Any) -> Any:
+        return s * np.exp(-e / s)
+
+    without = rank((sums.sum() - sums) / (n - 1), (products.sum() - products) / (n - 1))  # one probe each
     error = np.sqrt((n - 1) / n * ((without - without.mean()) ** 2).sum())
     return float(rank(sums.mean(), products.mean())), float(error)
 
 
-def lanczos_quadrature(gram: Callable[[F64], F64], probes: F64, n_steps: int) -> tuple[F64, F64]:
-    """Nodes and weights (n, n_steps) such that Σ weights · f(nodes) ≈ x' f(A) x/x'x for each probe x.
+def lanczos(gram: Callable[[F64], F64], probes: F64, n_steps: int) -> tuple[F64, F64]:
+    """Diagonals (n, n_steps) and off-diagonals (n, n_steps − 1) of the tridiagonal matrices, one a probe.
 
-    The basis is orthogonalized in full, twice a step, as without it Lanczos finds large eigenvalues again and again.
+    The basis is orthogonalized in full, twice a step: without it Lanczos finds large eigenvalues again and again.
     """
     n, Z = probes.shape
-    basis = np.zeros((n_steps, n, Z))
-    basis[0] = probes / np.linalg.norm(probes, axis=1, keepdims=True)
+    basis = np.zeros((n, n_steps, Z))
+    basis[:, 0] = probes / np.linalg.norm(probes, axis=1, keepdims=True)
     diagonal, beside = np.zeros((n, n_steps)), np.zeros((n, n_steps - 1))
     for j in range(n_steps):
-        following = gram(basis[j])
-        diagonal[:, j] = np.einsum("nz,nz->n", following, basis[j])
+        following = gram(basis[:, j])
+        diagonal[:, j] = (following * basis[:, j]).sum(axis=1)
         if j + 1 == n_steps:
             break
+        before = basis[:, : j + 1]
         for _ in range(2):
-            along = np.einsum("jnz,nz->jn", basis[: j + 1], following)
-            following = following - np.einsum("jn,jnz->nz", along, basis[: j + 1])
+            along = before @ following[:, :, None]  # (n, j + 1, 1)
+            following = following - (along.transpose(0, 2, 1) @ before)[:, 0]
         length = np.linalg.norm(following, axis=1)
         alive = length > BREAKDOWN * np.abs(diagonal[:, : j + 1]).max(axis=1)
-        beside[:, j] = np.where(alive, length, 0)  # 0: the space is exhausted, and all later weights are zero
-        basis[j + 1] = np.where(alive, 1 / np.where(alive, length, 1), 0)[:, None] * following
-    nodes, weights = np.empty((n, n_steps)), np.empty((n, n_steps))
-    for i in range(n):
-        nodes[i], vectors = eigh_tridiagonal(diagonal[i], beside[i])
-        weights[i] = vectors[0] ** 2
-    return nodes, weights
+        beside[:, j] = np.where(alive, length, 0)  # 0: the space is exhausted, and what follows has no weight
+        basis[:, j + 1] = np.where(alive, 1 / np.where(alive, length, 1), 0)[:, None] * following
+    return diagonal, beside

@@ -1,6 +1,7 @@
 """Diagnostics of a fitted hidden Markov model: how spread its distributions are, and how much of it is in use.
 
-After section 6 of the draft "Scaling Hidden Markov Language Models". Nothing here makes a Z×Z array beyond 2,048 states.
+After section 6 of the draft "Scaling Hidden Markov Language Models". Nothing here makes a
+Z×Z array beyond 2,048 states.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from undertow.kernels.chain.spectrum import (
     row_entropies,
 )
 from undertow.kernels.types import F32, F64
+from undertow.models.constraints import is_number
 from undertow.models.hmm.params import BlockParams, Params
 
 EXACT_STATES = 2048  # up to here all singular values are computed
@@ -60,13 +62,14 @@ class EffectiveRank(NamedTuple):
         1 for equal rows, the number of states for a permutation.
     method
         "exact" from all singular values, or "estimated" by stochastic Lanczos quadrature.
-    standard_error
-        Of an estimate, from its random probes; 0 if exact.
+    error
+        Of an estimate: the standard error over its random probes and its distance from the estimate after half of the
+        steps, together; 0 if exact.
     """
 
     value: float
     method: str
-    standard_error: float
+    error: float
 
 
 class BlockUse(NamedTuple):
@@ -139,7 +142,7 @@ class Diagnosis(NamedTuple):
     def facts(self) -> list[tuple[str, str]]:
         """The figures as (name, text), for people."""
         Z, rank = len(self.state_shares), self.effective_rank
-        estimated = "" if rank.method == "exact" else f", estimated, ± {rank.standard_error:,.2g}"
+        estimated = "" if rank.method == "exact" else f", estimated, ± {rank.error:,.2g}"
         out = [
             ("next state", _spread_text(self.transition)),
             ("word of a state", _spread_text(self.emission)),
@@ -190,7 +193,7 @@ def diagnose(
     seed
         Of what is estimated from samples.
     """
-    if not (isinstance(unused, int | float) and 0 <= unused < math.inf):
+    if not (is_number(unused) and 0 <= unused < math.inf):
         raise InputError(f"unused={unused!r} must be a number, at least 0: a part of an even share of the tokens.")
     rng = np.random.default_rng(seed)
     shares = np.asarray(state_shares, dtype=np.float64)
