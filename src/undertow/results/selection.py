@@ -12,6 +12,7 @@ from undertow.errors import InputError
 from undertow.models.base import Estimator, Sentences, as_corpus
 from undertow.models.constraints import Share, is_number
 from undertow.models.fitting import LOGGER, InterruptedFitWarning, shown_log, split_text
+from undertow.tables import Table
 from undertow.text.corpus import Corpus
 
 Grid = Mapping[str, Iterable[Any]] | Sequence[Mapping[str, Any]]
@@ -52,7 +53,7 @@ class Selection(NamedTuple):
 
     best_params: dict[str, Any]
     best_model: Any
-    table: list[Candidate]
+    table: Table[Candidate]
     n_candidates: int
 
     def curve(self, parameter: str) -> list[tuple[Any, float]]:
@@ -166,7 +167,7 @@ def select(
     text, held_out = split_text(corpus, validation if share else None, None if share else validation)
     if held_out is None:
         raise InputError("select needs held-out text: give validation as a share of the text, or other text.")
-    table: list[Candidate] = []
+    table = Table(Candidate)
     best: Any = None
     with shown_log(verbose):
         try:

@@ -27,6 +27,7 @@ from undertow.kernels.chain.spectrum import (
 from undertow.kernels.types import F32, F64
 from undertow.models.constraints import is_number
 from undertow.models.hmm.params import BlockParams, Params
+from undertow.tables import Table
 
 EXACT_STATES = 2048  # up to here all singular values are computed
 MOST_ENTRIES = 1 << 27  # of the transition whose logs are taken; with more, a sample of rows (11,585 states)
@@ -124,7 +125,7 @@ class Diagnosis(NamedTuple):
     effective_states: float
     unused_states: int
     unused_below: float
-    blocks: list[BlockUse]
+    blocks: Table[BlockUse]
 
     def to_dict(self) -> dict[str, Any]:
         """All but the shares of the single states, as JSON knows it."""
@@ -291,15 +292,15 @@ def _gram(T: Any) -> Callable[[F64], F64]:
 # --- blocks ---------------------------------------------------------------------------------------------
 
 
-def _block_uses(params: Params, shares: F64, word_counts: F64) -> list[BlockUse]:
+def _block_uses(params: Params, shares: F64, word_counts: F64) -> Table[BlockUse]:
+    out = Table(BlockUse)
     if not isinstance(params, BlockParams):
-        return []
+        return out
     of_word, G = params.blocks.word_block, params.blocks.n_blocks
     anywhere = of_word < 0  # words that were never seen, which all states emit alike
     words = np.bincount(of_word[~anywhere], minlength=G)
     tokens = np.bincount(of_word[~anywhere], weights=word_counts[~anywhere], minlength=G)
     total = max(1.0, float(word_counts.sum()))
-    out = []
     for b in range(G):
         own = shares[params.blocks.live(b)]
         mass = own.sum()
