@@ -1,7 +1,7 @@
 """The hidden Markov model of text: a language model with thousands of states, fitted by EM on ordinary cores.
 
 The class only forwards: parameters and inference are in `params`, EM in `em`, its start in `init` and `initial_counts`,
-queries in `queries`, saving in `storage`.
+queries in `queries`, diagnostics in `diagnose`, saving in `storage`.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ from undertow.models.fitting import (
     run_iterations,
     split_text,
 )
+from undertow.models.hmm import diagnose as hmm_diagnose
 from undertow.models.hmm import em as hmm_em
 from undertow.models.hmm import embedded
 from undertow.models.hmm import queries as hmm_queries
@@ -1260,6 +1261,42 @@ class HMM(Estimator):
             found = self.top_words(state, n_words)
             words[state] = [w.word for i, w in enumerate(found) if i == 0 or w.probability >= hmm_queries.LEAST_SHARE]
         return Table(Transition, (Transition(p, words[z], words[z_next]) for p, z, z_next in steps))
+
+    @one_blas_thread()
+    def diagnose(self, *, unused: float = 0.01) -> hmm_diagnose.Diagnosis:
+        """Diagnostics of the fit: entropy and effective rank, unused states, coverage of the blocks.
+
+        Parameters
+        ----------
+        unused
+            A state is unused if its share of a long text is below this part of an even share, 1/Z.
+
+        Returns
+        -------
+        Diagnosis
+            Entropy and perplexity of the rows of the transition and of the emissions, the effective rank of the
+            transition, the shares of the states, and words, states and tokens of each block. Its `repr` is a table,
+            and `to_dict()` is what JSON can hold. With more than 2,048 states the effective rank of a full transition
+            is an estimate, and says so.
+
+        Raises
+        ------
+        InputError
+            If `unused` is not a number, or below 0.
+
+        Examples
+        --------
+        >>> from undertow import HMM
+        >>> model = HMM(2, n_iter=10, random_state=0).fit([["a", "b", "a", "b"], ["a", "b"]] * 20)
+        >>> found = model.diagnose()
+        >>> found.unused_states
+        0
+        >>> 1 <= found.effective_rank.value <= 2
+        True
+        """
+        self._check_fitted()
+        shares = self._tables().state_shares
+        return hmm_diagnose.diagnose(self.params_, shares, self.vocabulary_.counts, unused)
 
     def _tables(self) -> hmm_queries.Derived:
         """Tables derived from the parameters, made again if `params_` was set to others."""
