@@ -46,6 +46,7 @@ class Shard(NamedTuple):
 
     ids: NDArray[np.uint32]
     bounds: I64
+    spans: I64 | None = None  # (k, 2) constituents of their trees, one sentence after the other, where trees are given
 
 
 def split_chunks(corpus: Corpus, n_chunks: int) -> list[list[Shard]]:
@@ -81,8 +82,12 @@ class MStep(NamedTuple):
             smoothed_to_mean(counts.rules, k.rules, k.mean),
             smoothed_to_mean(counts.left, k.children, k.mean),
             smoothed_to_mean(counts.right, k.children, k.mean),
-            smoothed_emission(counts.emission, k.word, self.word_counts, self.unseen),
+            self.emission(counts.emission),
         )
+
+    def emission(self, counts: F64) -> NDArray[np.float32]:
+        """(V, m) p(word | preterminal) from expected counts."""
+        return smoothed_emission(counts, self.smoothing * Smoothing().word, self.word_counts, self.unseen)
 
 
 def smoothed_to_mean(counts: F64, strength: float, of_mean: float) -> NDArray[np.float32]:
@@ -182,7 +187,7 @@ def em_iterations(
 
 @one_blas_thread()  # in worker processes too, whose BLAS may use any number of threads
 def _statistics(params: GrammarParams, shard: Shard) -> RankStats:
-    return statistics(shard.ids, shard.bounds, params)
+    return statistics(shard.ids, shard.bounds, params, shard.spans)
 
 
 def _add(a: Any, b: Any) -> Any:
