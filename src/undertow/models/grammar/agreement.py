@@ -26,7 +26,7 @@ from undertow.models.grammar.em import Fitted, MStep, Shard, em_iterations
 from undertow.models.grammar.init import Sizes, random_start, word_classes
 from undertow.text.corpus import Corpus
 
-SAMPLE_TOKENS = 60_000  # of the sample
+SAMPLE_TOKENS = 40_000  # of the sample
 SAMPLE_LENGTH = 20  # words of its sentences at most: short ones say most about phrases, and cost least
 SMALL = Sizes(40, 80, 40)  # the fits' sizes at most
 PASSES = 10  # of each fit over the sample

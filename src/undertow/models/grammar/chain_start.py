@@ -15,7 +15,7 @@ from undertow.kernels.chain.inference import ChainParams, Stats, e_step
 from undertow.kernels.chain.operators import Dense
 from undertow.kernels.chain.smoothing import smoothed_emission, smoothed_rows
 from undertow.kernels.chart.grammar import GrammarParams
-from undertow.kernels.types import F64, I64
+from undertow.kernels.types import F64
 from undertow.models.fitting import LOGGER
 from undertow.models.grammar.em import Fitted, MStep
 from undertow.models.grammar.init import Sizes, random_children, random_emission, random_rules, word_classes
@@ -67,16 +67,14 @@ def fit_chain(
             stats = e_step(part, edges[first : last + 1] - edges[first], params, n_threads=n_threads)
             log_likelihood += stats.log_likelihood
             total = running.replace(c, stats._replace(impossible=np.empty(0, dtype=np.int64)))
-            if not running.complete and smoothing == 0:  # words and states not seen yet would get probability zero
-                continue
             params = _with_end(
                 smoothed_rows(total.initial[None, :Z], smoothing * STATE_STRENGTH)[0],
                 smoothed_rows(total.transition.pairs, smoothing * STATE_STRENGTH),
-                smoothed_emission(
-                    total.emission[:V, :Z], smoothing * WORD_STRENGTH, m_step.word_counts, m_step.unseen
-                ),
+                smoothed_emission(total.emission[:V, :Z], smoothing * WORD_STRENGTH, m_step.word_counts, m_step.unseen),
             )
-        LOGGER.info("chain, pass %d of %d: perplexity %.2f", number + 1, PASSES, np.exp(-log_likelihood / len(text.ids)))
+        LOGGER.info(
+            "chain, pass %d of %d: perplexity %.2f", number + 1, PASSES, np.exp(-log_likelihood / len(text.ids))
+        )
     return params
 
 
@@ -107,8 +105,7 @@ def right_linear(chain: ChainParams) -> GrammarParams:
 
 def mixed(general: GrammarParams, small: GrammarParams) -> GrammarParams:
     """A small grammar inside a general one: all but the share GENERAL for its own symbols, the rest as it is."""
-    n, m, r = general.n_nonterminals, general.n_preterminals, general.rank
-    Z = small.rank
+    n, r, Z = general.n_nonterminals, general.rank, small.rank
     symbols = np.concatenate([np.arange(Z), n + np.arange(Z)])
     start, rules, left, right = (GENERAL * np.asarray(x, dtype=np.float64) for x in general[:4])
     start[symbols] += (1 - GENERAL) * small.start

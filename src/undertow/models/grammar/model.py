@@ -108,7 +108,7 @@ class Grammar(Estimator):
         from random rules and words. "auto" is "agreement".
     n_restarts
         Number of random starts: for "agreement" the number of short fits; for the others, the start is taken that has
-        the highest likelihood after two passes over a sample. None for 6 with "agreement" and 1 with the others.
+        the highest likelihood after two passes over a sample. None for 8 with "agreement" and 1 with the others.
     n_iter
         Passes over the text, at most, if text is held out. The trees of an agreement fade slowly with more passes,
         while the perplexity falls (docs/grammar.md).
@@ -352,10 +352,11 @@ class Grammar(Estimator):
 
     def _start(self, text: Corpus, m_step: em.MStep, rng: np.random.Generator, workers: Engine) -> em.Fitted:
         """Parameters to begin EM with."""
+        m_step = m_step._replace(smoothing=max(m_step.smoothing, 1.0))  # what a start gives no chance, EM cannot find
         sizes = Sizes(int(self.n_nonterminals), int(self.n_preterminals), int(self.rank))
         init, n_threads = self.init, count_workers(self.n_jobs)
         if init in ("auto", "agreement"):
-            return agreement_start(text, sizes, int(self.n_restarts or 6), m_step, rng, n_threads, workers)
+            return agreement_start(text, sizes, int(self.n_restarts or 8), m_step, rng, n_threads, workers)
         return best_start(text, sizes, init, int(self.n_restarts or 1), m_step, rng, n_threads, workers)
 
     def _run_em(

@@ -35,17 +35,16 @@ def best_start(
     n_held = max(1, round(HELD_OUT * len(sample)))
     train, held = sample[:-n_held] or sample, sample[-n_held:]
     scores = []
-    for number, fit in enumerate(starts, 1):
-        for step in em_iterations(fit, m_step, [[shard] for shard in train], PASSES, engine):
+    for number, start in enumerate(starts, 1):
+        fit = start
+        for step in em_iterations(start, m_step, [[shard] for shard in train], PASSES, engine):
             fit = step.params
         scores.append(mean_log_likelihood(fit.params, held, engine))
         LOGGER.info("start %d of %d: held-out perplexity %.2f of a sample", number, n_restarts, np.exp(-scores[-1]))
     return starts[int(np.argmax(scores))]
 
 
-def one_start(
-    text: Corpus, sizes: Sizes, init: str, m_step: MStep, rng: np.random.Generator, n_threads: int
-) -> Fitted:
+def one_start(text: Corpus, sizes: Sizes, init: str, m_step: MStep, rng: np.random.Generator, n_threads: int) -> Fitted:
     """Parameters from one draw of the random numbers."""
     if init == "chain":
         return chain_start(text, sizes, m_step, rng, n_threads)
