@@ -10,8 +10,8 @@ dev). The grammar starts from a chain (init="chain"). The HMMs predict an end wo
 and all logarithms are divided by the number of words without it. All stop early on the last tenth of the training text.
 Parameters are all numbers of all tables. The start, its share of general rules and the smoothing were chosen on the
 last 600 of WikiText-2's 6,000 training sentences. *Trees*: `Grammar()` on EWT train without punctuation, sentences of
-at most 20 words, no tree is seen; sentence F1 on EWT dev (see bracketing.py). The start was chosen by sentence F1 on the
-last thousand sentences of EWT train. Valid and both dev sets were not looked at.
+at most 20 words, no tree is seen; sentence F1 on EWT dev (see bracketing.py). The start was chosen by sentence F1 on
+the last thousand sentences of EWT train. Valid and both dev sets were not looked at.
 """
 
 from __future__ import annotations
@@ -186,11 +186,12 @@ def main() -> None:
         for text_name in TEXTS:
             runs = [shown(perplexities(size, text_name, seed), seed) for seed in seeds]
             data[f"perplexity {text_name}"] = runs
+            phrases = 100 * float(np.mean([run["left phrases"] for run in runs]))
             below = all(min(run["perplexity"], key=run["perplexity"].get) == "grammar" for run in runs)
             lines += [
                 f"**{text_name}: the grammar's perplexity is {'below' if below else 'not below'} that of the HMMs** "
                 f"with every seed ({runs[0]['tokens']:,} training tokens, sentences of at most {LONGEST} words, ends "
-                f"predicted). Of its left children {100 * np.mean([r['left phrases'] for r in runs]):.1f} % are phrases.",
+                f"predicted). Of its left children {phrases:.1f} % are phrases.",
                 "",
                 "| model | parameters | perplexity | processor seconds |",
                 "|---|---|---|---|",
