@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from undertow.cli.fitting import Options, fit_and_save, model_options, open_or_read, size_of, text_options
-from undertow.models.grammar.init import INITS
+from undertow.models.grammar.init import INITS, LEANS
 from undertow.models.grammar.model import (
     Grammar,
 )  # not late: --help shows its defaults, and they are written there alone
@@ -19,6 +19,7 @@ OPTIONS: Options = {
     "--rank": ("rank", click.IntRange(1), "Features between a rule's symbol and its children."),
     "--init": ("init", click.Choice(["auto", *INITS]), "Where EM begins."),
     "--restarts": ("n_restarts", click.IntRange(1), "Random starts; 8 for an agreement of trees, else 1."),
+    "--lean": ("lean", click.Choice(LEANS), "The side to which the first trees branch."),
     "--iterations": ("n_iter", click.IntRange(1), "Passes over the text."),
     "--chunks": ("n_chunks", click.IntRange(1), "Parts of the text after which parameters are renewed."),
     "--smoothing": ("smoothing", float, "Multiplies all pseudo-counts; 0 is maximum likelihood."),

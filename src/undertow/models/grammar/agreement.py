@@ -3,7 +3,8 @@
 The trees of one fit depend on its random start more than on its likelihood. So a few small grammars are fitted to a
 sample of short sentences, each from a start of its own; the posterior probabilities of the spans are averaged over
 them, and the tree of each sentence with the largest sum is taken, which has the most correct constituents in
-expectation if every grammar is as likely to be right. The grammar itself then begins with some passes over the sample
+expectation if every grammar is as likely to be right. A tree that branches to the side where trees lean has a vote too:
+it is a good guess where the fits do not agree. The grammar itself then begins with some passes over the sample
 in which each sentence has its tree and only the symbols are hidden.
 """
 
@@ -30,6 +31,7 @@ SAMPLE_TOKENS = 40_000  # of the sample
 SAMPLE_LENGTH = 20  # words of its sentences at most: short ones say most about phrases, and cost least
 SMALL = Sizes(40, 80, 40)  # the fits' sizes at most
 PASSES = 10  # of each fit over the sample
+VOTE = 0.5  # weight of the branching tree, as a share of that of all fits together
 TREE_PASSES = 4  # of the grammar itself over the sample with its trees
 CHUNK_TOKENS = 4000  # of the sample after which the parameters are renewed
 
@@ -42,11 +44,12 @@ def agreement_start(
     rng: np.random.Generator,
     n_threads: int,
     engine: Engine | None,
+    lean: str,
 ) -> Fitted:
     """Parameters after the passes over the sample with the trees that `n_restarts` short fits agree on."""
     classes = word_classes(text, sizes.n_preterminals, rng, n_threads)
     lengths = np.diff(np.asarray(text.offsets, dtype=np.int64))
-    start = random_start(sizes, lengths, m_step, rng, classes)
+    start = random_start(sizes, lengths, m_step, rng, classes, lean)
     sentences = sample(text)
     if not sentences:
         return start
@@ -58,8 +61,10 @@ def agreement_start(
     if classes is not None:  # those that the sample has
         classes = np.unique(classes[words], return_inverse=True)[1].astype(np.int64)
     work = ShortFit(MStep.of(np.bincount(ids), 1.0), ids, lengths)
-    starts = [random_start(small, lengths, work.m_step, rng, classes) for _ in range(n_restarts)]
+    starts = [random_start(small, lengths, work.m_step, rng, classes, lean) for _ in range(n_restarts)]
     tables = map_reduce(work, starts, _add, engine=engine)
+    for table in tables:
+        add_vote(table, VOTE * n_restarts, lean)
     spans = np.concatenate([best_tree(table)[:, ::2] for table in tables])
     chunks = [[shard] for shard in cut(np.concatenate(sentences), lengths, spans)]
     fit = start
@@ -109,6 +114,15 @@ def posterior_tables(p: GrammarParams, ids: I64, lengths: I64) -> list[F64]:
     return tables
 
 
+def add_vote(table: F64, weight: float, lean: str) -> None:
+    """Add the spans of the tree that branches to one side to the table (N, N + 1) of a sentence."""
+    n = len(table)
+    if lean == "right":
+        table[:, n] += weight
+    elif lean == "left":
+        table[0, 1:] += weight
+
+
 def _add(a: list[F64], b: list[F64]) -> list[F64]:
     return [x + y for x, y in zip(a, b, strict=True)]
 
@@ -139,4 +153,4 @@ def with_all_words(fit: Fitted, start: Fitted, m_step: MStep, words: NDArray[np.
     return fit.params._replace(emission=m_step.emission(counts))
 
 
-__all__ = ["ShortFit", "agreement_start", "cut", "posterior_tables", "sample", "with_all_words"]
+__all__ = ["ShortFit", "add_vote", "agreement_start", "cut", "posterior_tables", "sample", "with_all_words"]

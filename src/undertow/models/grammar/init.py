@@ -1,10 +1,10 @@
 """Initial parameters of a grammar.
 
 "random": all distributions are drawn around their means. "clusters": each preterminal emits mainly the words of one
-class of a class bigram model; the rest is random. In both, left children are mostly words and right children mostly
-phrases, so that the first trees lean to the right, as English sentences do: EM keeps much of the shape it starts from
-(docs/grammar.md compares). "agreement" begins with trees that several short fits agree on (agreement.py), "chain" with
-a hidden Markov model (chain_start.py).
+class of a class bigram model; the rest is random. In both the first trees lean to one side, to the right unless told
+otherwise, as English sentences do: left children are mostly words and right children mostly phrases. EM keeps much of
+the shape it starts from (docs/grammar.md compares). "agreement" begins with trees that several short fits agree on
+(agreement.py), "chain" with a hidden Markov model (chain_start.py).
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from undertow.text.lag_counts import LagCounts
 INITS = ("agreement", "chain", "clusters", "random")
 CONCENTRATION = 0.1  # of the Dirichlet distributions that rules and children are drawn from: flat ones need more passes
 OTHER_WORDS = 0.02  # share of a preterminal's words that are not of its class
-LEFT_PHRASES = 0.3  # share of left children that are nonterminals, for long sentences
+LEANS = ("right", "left", "none")
+FEW_PHRASES = 0.12  # share of phrases among the left children of trees that lean to the right, for long sentences
 LEAST_CLASS = 4  # words a class must have on average: with more preterminals than that, they share classes
 
 
@@ -37,7 +38,12 @@ class Sizes(NamedTuple):
 
 
 def random_start(
-    sizes: Sizes, lengths: I64, m_step: MStep, rng: np.random.Generator, classes: I64 | None = None
+    sizes: Sizes,
+    lengths: I64,
+    m_step: MStep,
+    rng: np.random.Generator,
+    classes: I64 | None = None,
+    lean: str = "right",
 ) -> Fitted:
     """Parameters drawn around their means, for sentences of these lengths, and no counts yet.
 
@@ -45,12 +51,14 @@ def random_start(
     """
     n, m, r = sizes
     n_phrases, total = phrase_shares(lengths)
-    left_share = min(LEFT_PHRASES, n_phrases)
+    few = min(FEW_PHRASES, n_phrases)
+    many = min(2 * n_phrases - few, 0.95)
+    left_share, right_share = {"right": (few, many), "left": (many, few), "none": (n_phrases, n_phrases)}[lean]
     params = GrammarParams(
         np.concatenate([total * _rows(1, n, rng)[0], (1 - total) * _rows(1, m, rng)[0]]).astype(np.float32),
         _rows(n, r, rng).astype(np.float32),
         random_children(r, n, m, left_share, rng),
-        random_children(r, n, m, min(2 * n_phrases - left_share, 0.95), rng),
+        random_children(r, n, m, right_share, rng),
         random_emission(m, m_step, rng, classes),
     )
     return Fitted(params, np.zeros(n + m), 0)
@@ -106,6 +114,7 @@ def word_classes(text: Corpus, m: int, rng: np.random.Generator, n_threads: int)
 
 __all__ = [
     "INITS",
+    "LEANS",
     "Sizes",
     "phrase_shares",
     "random_children",

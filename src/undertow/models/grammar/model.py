@@ -55,7 +55,7 @@ from undertow.models.fitting import (
 )
 from undertow.models.grammar import em, queries
 from undertow.models.grammar.agreement import agreement_start
-from undertow.models.grammar.init import INITS, Sizes
+from undertow.models.grammar.init import INITS, LEANS, Sizes
 from undertow.models.grammar.restarts import best_start
 from undertow.models.grammar.trees import Tree
 from undertow.text.corpus import Corpus
@@ -109,6 +109,9 @@ class Grammar(Estimator):
     n_restarts
         Number of random starts: for "agreement" the number of short fits; for the others, the start is taken that has
         the highest likelihood after two passes over a sample. None for 8 with "agreement" and 1 with the others.
+    lean
+        Where the first trees branch: "right" (English, French and other languages whose phrases begin with their
+        heads), "left" (Japanese, Turkish) or "none". A chain branches to the right whatever this is.
     n_iter
         Passes over the text, at most, if text is held out. The trees of an agreement fade slowly with more passes,
         while the perplexity falls (docs/grammar.md).
@@ -165,6 +168,7 @@ class Grammar(Estimator):
         "rank": Whole(1, 10_000),
         "init": Choice("auto", *INITS),
         "n_restarts": Whole(1, 1000) | None,
+        "lean": Choice(*LEANS),
         "n_iter": Whole(1),
         "n_chunks": Whole(1),
         "smoothing": Number(0, 1e9),
@@ -187,6 +191,7 @@ class Grammar(Estimator):
         rank: int = 60,
         init: str = "auto",
         n_restarts: int | None = None,
+        lean: str = "right",
         n_iter: int = 4,
         n_chunks: int = 8,
         smoothing: float = 1.0,
@@ -202,6 +207,7 @@ class Grammar(Estimator):
         self.rank = rank
         self.init = init
         self.n_restarts = n_restarts
+        self.lean = lean
         self.n_iter = n_iter
         self.n_chunks = n_chunks
         self.smoothing = smoothing
@@ -356,8 +362,8 @@ class Grammar(Estimator):
         sizes = Sizes(int(self.n_nonterminals), int(self.n_preterminals), int(self.rank))
         init, n_threads = self.init, count_workers(self.n_jobs)
         if init in ("auto", "agreement"):
-            return agreement_start(text, sizes, int(self.n_restarts or 8), m_step, rng, n_threads, workers)
-        return best_start(text, sizes, init, int(self.n_restarts or 1), m_step, rng, n_threads, workers)
+            return agreement_start(text, sizes, int(self.n_restarts or 8), m_step, rng, n_threads, workers, self.lean)
+        return best_start(text, sizes, init, int(self.n_restarts or 1), m_step, rng, n_threads, workers, self.lean)
 
     def _run_em(
         self,

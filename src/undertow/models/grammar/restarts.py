@@ -25,9 +25,10 @@ def best_start(
     rng: np.random.Generator,
     n_threads: int,
     engine: Engine | None,
+    lean: str = "right",
 ) -> Fitted:
     """The start whose held-out part of a sample is most probable after some passes over the rest of the sample."""
-    starts = [one_start(text, sizes, init, m_step, rng, n_threads) for _ in range(n_restarts)]
+    starts = [one_start(text, sizes, init, m_step, rng, n_threads, lean) for _ in range(n_restarts)]
     if n_restarts == 1:
         return starts[0]
     shards = [shard for chunk in split_chunks(text, max(5, -(-text.n_tokens * 5 // SAMPLE_TOKENS))) for shard in chunk]
@@ -44,12 +45,20 @@ def best_start(
     return starts[int(np.argmax(scores))]
 
 
-def one_start(text: Corpus, sizes: Sizes, init: str, m_step: MStep, rng: np.random.Generator, n_threads: int) -> Fitted:
+def one_start(
+    text: Corpus,
+    sizes: Sizes,
+    init: str,
+    m_step: MStep,
+    rng: np.random.Generator,
+    n_threads: int,
+    lean: str,
+) -> Fitted:
     """Parameters from one draw of the random numbers."""
     if init == "chain":
         return chain_start(text, sizes, m_step, rng, n_threads)
     classes = word_classes(text, sizes.n_preterminals, rng, n_threads) if init == "clusters" else None
-    return random_start(sizes, np.diff(np.asarray(text.offsets, dtype=np.int64)), m_step, rng, classes)
+    return random_start(sizes, np.diff(np.asarray(text.offsets, dtype=np.int64)), m_step, rng, classes, lean)
 
 
 __all__ = ["best_start", "one_start"]
