@@ -18,7 +18,7 @@ OPTIONS: Options = {
     "--preterminals": ("n_preterminals", click.IntRange(1), "Number of symbols of words."),
     "--rank": ("rank", click.IntRange(1), "Features between a rule's symbol and its children."),
     "--init": ("init", click.Choice(["auto", *INITS]), "Where EM begins."),
-    "--restarts": ("n_restarts", click.IntRange(1), "Random starts; 8 for an agreement of trees, else 1."),
+    "--restarts": ("n_restarts", click.IntRange(1), "Random starts; 5 for an agreement of trees, else 1."),
     "--lean": ("lean", click.Choice(LEANS), "The side to which the first trees branch."),
     "--iterations": ("n_iter", click.IntRange(1), "Passes over the text."),
     "--chunks": ("n_chunks", click.IntRange(1), "Parts of the text after which parameters are renewed."),

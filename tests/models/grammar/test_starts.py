@@ -17,6 +17,7 @@ from undertow.kernels.chain.inference import ChainParams
 from undertow.kernels.chain.operators import Dense
 from undertow.kernels.chart.grammar import check_params
 from undertow.kernels.chart.outside import tree_starts
+from undertow.kernels.chart.trees import best_tree
 from undertow.models.grammar import agreement, chain_start, em, restarts
 from undertow.models.grammar.init import Sizes, random_start
 
@@ -130,6 +131,39 @@ def _column_totals(emission: Any, m_step: em.MStep, fit: em.Fitted, start: em.Fi
         own = (fit if word in known else start).params.emission[word].astype(float)
         totals += count * own / own.sum() if own.sum() else 0
     return totals
+
+
+def test_the_branching_tree_has_a_vote() -> None:
+    for lean, spans in (("right", {(0, 4), (1, 4), (2, 4)}), ("left", {(0, 4), (0, 3), (0, 2)})):
+        table = np.zeros((4, 5))
+        table[1, 3] = 0.4
+        agreement.add_vote(table, 0.5, lean)
+        assert {(int(i), int(j)) for i, _, j in best_tree(table)} == spans
+        table[1, 3] = 0.6  # in the place of (2, 4) or (0, 2)
+        assert (1, 3) in {(int(i), int(j)) for i, _, j in best_tree(table)}
+    table = np.zeros((4, 5))
+    agreement.add_vote(table, 0.5, "none")
+    assert not table.any()
+
+
+@pytest.mark.parametrize(("lean", "side"), [("right", 1), ("left", -1), ("none", 0)])
+def test_first_trees_lean_to_one_side(lean: str, side: int) -> None:
+    text = Corpus.from_sentences(toy(20))
+    p = random_start(SIZES, np.full(20, 10), m_step_of(text), np.random.default_rng(0), lean=lean).params
+    difference = float(p.right[:, :4].sum() - p.left[:, :4].sum())
+    assert np.sign(round(difference, 5)) == side
+
+
+def test_a_good_start_is_kept_through_the_first_pass() -> None:
+    """With delay_first the first pass is one step of plain EM, whatever the chunks."""
+    text = Corpus.from_sentences(toy(60))
+    start = random_start(SIZES, np.full(60, 6), m_step_of(text), np.random.default_rng(0))
+    found = [
+        next(em.em_iterations(start, m_step_of(text), em.split_chunks(text, n), 1, delay_first=True)).params.params
+        for n in (1, 5)
+    ]
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-7)
 
 
 @pytest.mark.parametrize("seed", [0, 1])

@@ -151,13 +151,15 @@ def em_iterations(
     engine: Engine | None = None,
     *,
     validation: Sequence[Shard] = (),
+    delay_first: bool = False,
     earlier: GrammarCounts | None = None,
     resume_from: EMState | None = None,
 ) -> Iterator[Iteration[Fitted]]:
     """Passes over the text. The objective is the log-likelihood of a token under the parameters it was read with.
 
-    Without smoothing the first pass updates the parameters only at its end: rules and words of chunks not read yet
-    would get probability zero and keep it. `earlier` are counts of other text, which stay part of the total.
+    With `delay_first` the first pass updates the parameters only at its end: what a good start knows of the words of
+    chunks not read yet would be lost, and without smoothing they would get probability zero and keep it. `earlier` are
+    counts of other text, which stay part of the total.
     """
     running: IncrementalStats[GrammarCounts] = IncrementalStats(len(chunks) + (earlier is not None), ("emission",))
     if earlier is not None:
@@ -177,7 +179,7 @@ def em_iterations(
                 )
             log_likelihood, n_tokens = log_likelihood + sums.log_likelihood, n_tokens + sums.n_tokens
             total = running.replace(c, expected_counts(sums, fit.params))
-            if running.complete or m_step.smoothing > 0:
+            if running.complete or not delay_first:
                 fit = Fitted.of(total, m_step(total))
         mean = log_likelihood / n_tokens
         score = mean_log_likelihood(fit.params, validation, engine) if validation else None

@@ -108,13 +108,12 @@ class Grammar(Estimator):
         from random rules and words. "auto" is "agreement".
     n_restarts
         Number of random starts: for "agreement" the number of short fits; for the others, the start is taken that has
-        the highest likelihood after two passes over a sample. None for 8 with "agreement" and 1 with the others.
+        the highest likelihood after two passes over a sample. None for 5 with "agreement" and 1 with the others.
     lean
         Where the first trees branch: "right" (English, French and other languages whose phrases begin with their
         heads), "left" (Japanese, Turkish) or "none". A chain branches to the right whatever this is.
     n_iter
-        Passes over the text, at most, if text is held out. The trees of an agreement fade slowly with more passes,
-        while the perplexity falls (docs/grammar.md).
+        Passes over the text; at most, if text is held out.
     n_chunks
         The parameters are updated after each of so many parts of the text; 1 is plain EM.
     smoothing
@@ -192,7 +191,7 @@ class Grammar(Estimator):
         init: str = "auto",
         n_restarts: int | None = None,
         lean: str = "right",
-        n_iter: int = 4,
+        n_iter: int = 6,
         n_chunks: int = 8,
         smoothing: float = 1.0,
         max_length: int = 40,
@@ -362,7 +361,7 @@ class Grammar(Estimator):
         sizes = Sizes(int(self.n_nonterminals), int(self.n_preterminals), int(self.rank))
         init, n_threads = self.init, count_workers(self.n_jobs)
         if init in ("auto", "agreement"):
-            return agreement_start(text, sizes, int(self.n_restarts or 8), m_step, rng, n_threads, workers, self.lean)
+            return agreement_start(text, sizes, int(self.n_restarts or 5), m_step, rng, n_threads, workers, self.lean)
         return best_start(text, sizes, init, int(self.n_restarts or 1), m_step, rng, n_threads, workers, self.lean)
 
     def _run_em(
@@ -384,6 +383,7 @@ class Grammar(Estimator):
                 int(self.n_iter),
                 workers,
                 validation=held_out,
+                delay_first=self.smoothing == 0 or (earlier is None and self.init in ("auto", "agreement", "chain")),
                 earlier=earlier,
                 resume_from=None if checkpoint is None else checkpoint.state,
             )
