@@ -96,14 +96,15 @@ def perplexities(size: Size, text_name: str, seed: int) -> dict[str, Any]:
     train, held = read("train", size.n_sentences), read(held_part, size.n_sentences)
     text = Corpus.from_sentences(train, vocab_size=size.vocabulary)
     n_words = sum(map(len, held))
-    k, V, how = size.chain, len(text.vocabulary), {"n_iter": size.n_iter, "validation": 0.1, "random_state": seed}
+    k, V = size.chain, len(text.vocabulary)
+    how: dict[str, Any] = {"n_iter": size.n_iter, "validation": 0.1, "random_state": seed}
     began = time.process_time()
     grammar = Grammar(k, n_preterminals=k, rank=k, init="chain", **how).fit(text)
     seconds = time.process_time() - began
     n_parameters = sum(x.size for x in grammar.params_)
     p = grammar.params_
     used = grammar.symbol_counts_[:k] @ p.rules  # how often each feature was
-    found = {
+    found: dict[str, Any] = {
         "parameters": {"grammar": n_parameters},
         "perplexity": {"grammar": grammar.perplexity(held)},
         "seconds": {"grammar": seconds},

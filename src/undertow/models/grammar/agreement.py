@@ -10,7 +10,8 @@ in which each sentence has its tree and only the symbols are hidden.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ from undertow.kernels.chart.trees import best_tree, posterior_table
 from undertow.kernels.types import F64, I64
 from undertow.models.fitting import LOGGER
 from undertow.models.grammar.em import Fitted, MStep, Shard, em_iterations
-from undertow.models.grammar.init import Sizes, random_start, word_classes
+from undertow.models.grammar.init import Sizes, random_start, sentence_lengths, word_classes
 from undertow.text.corpus import Corpus
 
 SAMPLE_TOKENS = 40_000  # of the sample
@@ -48,8 +49,7 @@ def agreement_start(
 ) -> Fitted:
     """Parameters after the passes over the sample with the trees that `n_restarts` short fits agree on."""
     classes = word_classes(text, sizes.n_preterminals, rng, n_threads)
-    lengths = np.diff(np.asarray(text.offsets, dtype=np.int64))
-    start = random_start(sizes, lengths, m_step, rng, classes, lean)
+    start = random_start(sizes, sentence_lengths(text), m_step, rng, classes, lean)
     sentences = sample(text)
     if not sentences:
         return start
@@ -57,12 +57,12 @@ def agreement_start(
     if small.n_preterminals < sizes.n_preterminals:
         classes = word_classes(text, small.n_preterminals, rng, n_threads)
     words, ids = np.unique(np.concatenate(sentences), return_inverse=True)
-    lengths = np.array([len(s) for s in sentences])
+    lengths: I64 = np.array([len(s) for s in sentences], dtype=np.int64)
     if classes is not None:  # those that the sample has
         classes = np.unique(classes[words], return_inverse=True)[1].astype(np.int64)
-    work = ShortFit(MStep.of(np.bincount(ids), 1.0), ids, lengths)
-    starts = [random_start(small, lengths, work.m_step, rng, classes, lean) for _ in range(n_restarts)]
-    tables = map_reduce(work, starts, _add, engine=engine)
+    of_sample = MStep.of(np.bincount(ids), 1.0)
+    starts = [random_start(small, lengths, of_sample, rng, classes, lean) for _ in range(n_restarts)]
+    tables = map_reduce(partial(short_fit, of_sample, ids, lengths), starts, _add, engine=engine)
     for table in tables:
         add_vote(table, VOTE * n_restarts, lean)
     spans = np.concatenate([best_tree(table)[:, ::2] for table in tables])
@@ -76,7 +76,7 @@ def agreement_start(
 def sample(text: Corpus) -> list[NDArray[np.uint32]]:
     """Sentences of 2 to SAMPLE_LENGTH words from all over the text, with about SAMPLE_TOKENS words."""
     edges = np.asarray(text.offsets, dtype=np.int64)
-    lengths = np.diff(edges)
+    lengths = sentence_lengths(text)
     short = np.flatnonzero((lengths > 1) & (lengths <= SAMPLE_LENGTH))
     if not len(short):
         return []
@@ -85,20 +85,17 @@ def sample(text: Corpus) -> list[NDArray[np.uint32]]:
     return [np.array(text.ids[edges[i] : edges[i + 1]]) for i in kept]
 
 
-class ShortFit(NamedTuple):
-    """A fit to the sample, over its words alone, from any start; sentences have these lengths."""
+@one_blas_thread()  # in worker processes too
+def short_fit(m_step: MStep, ids: I64, lengths: I64, fit: Fitted) -> list[F64]:
+    """Fit a grammar to sentences of these lengths, over their words alone, from any start.
 
-    m_step: MStep
-    ids: I64
-    lengths: I64
-
-    @one_blas_thread()  # in worker processes too
-    def __call__(self, fit: Fitted) -> list[F64]:
-        """For each sentence (N, N + 1) the posterior probabilities of its spans."""
-        for step in em_iterations(fit, self.m_step, [[shard] for shard in cut(self.ids, self.lengths)], PASSES):
-            fit = step.params
-        LOGGER.info("a fit to %d short sentences: %s", len(self.lengths), step.remark)
-        return posterior_tables(fit.params, self.ids, self.lengths)
+    For each sentence (N, N + 1) the posterior probabilities of its spans.
+    """
+    chunks = [[shard] for shard in cut(ids, lengths)]
+    for step in em_iterations(fit, m_step, chunks, PASSES):
+        fit = step.params
+    LOGGER.info("a fit to %d short sentences: %s", len(lengths), step.remark)
+    return posterior_tables(fit.params, ids, lengths)
 
 
 def posterior_tables(p: GrammarParams, ids: I64, lengths: I64) -> list[F64]:
@@ -153,4 +150,4 @@ def with_all_words(fit: Fitted, start: Fitted, m_step: MStep, words: NDArray[np.
     return fit.params._replace(emission=m_step.emission(counts))
 
 
-__all__ = ["ShortFit", "add_vote", "agreement_start", "cut", "posterior_tables", "sample", "with_all_words"]
+__all__ = ["add_vote", "agreement_start", "cut", "posterior_tables", "sample", "short_fit", "with_all_words"]

@@ -18,7 +18,14 @@ from undertow.kernels.chart.grammar import GrammarParams
 from undertow.kernels.types import F64
 from undertow.models.fitting import LOGGER
 from undertow.models.grammar.em import Fitted, MStep
-from undertow.models.grammar.init import Sizes, random_children, random_emission, random_rules, word_classes
+from undertow.models.grammar.init import (
+    Sizes,
+    random_children,
+    random_emission,
+    random_rules,
+    sentence_lengths,
+    word_classes,
+)
 from undertow.models.incremental import IncrementalStats
 from undertow.text.corpus import Corpus
 
@@ -54,7 +61,7 @@ def fit_chain(
     smoothing = m_step.smoothing
     T = rng.dirichlet(np.full(Z + 1, 10.0), Z + 1).astype(np.float32)
     params = _with_end(np.full(Z, 1 / Z), T, emission)
-    lengths = np.diff(np.asarray(text.offsets, dtype=np.int64))
+    lengths = sentence_lengths(text)
     lengths = lengths[lengths > 0]
     ids = np.insert(np.asarray(text.ids, dtype=np.int64), np.cumsum(lengths), V)
     edges = np.concatenate(([0], np.cumsum(lengths + 1)))
@@ -110,14 +117,15 @@ def mixed(general: GrammarParams, small: GrammarParams) -> GrammarParams:
     start, rules, left, right = (GENERAL * np.asarray(x, dtype=np.float64) for x in general[:4])
     start[symbols] += (1 - GENERAL) * small.start
     rules[:Z, :Z] += (1 - GENERAL) * small.rules
-    left[np.ix_(range(Z), symbols)] += (1 - GENERAL) * small.left
-    right[np.ix_(range(Z), symbols)] += (1 - GENERAL) * small.right
+    states = np.arange(Z)
+    left[np.ix_(states, symbols)] += (1 - GENERAL) * small.left
+    right[np.ix_(states, symbols)] += (1 - GENERAL) * small.right
     for table, k in ((rules, n), (left, r), (right, r)):
         table[Z:k] /= GENERAL  # rows that the small grammar has not
     emission = general.emission.copy()
     emission[:, :Z] = small.emission
-    start, rules, left, right = (x.astype(np.float32) for x in (start, rules, left, right))
-    return GrammarParams(start, rules, left, right, emission)
+    single = [x.astype(np.float32) for x in (start, rules, left, right, emission)]
+    return GrammarParams(*single)
 
 
 __all__ = ["chain_start", "fit_chain", "mixed", "right_linear"]

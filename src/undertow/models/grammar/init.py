@@ -64,6 +64,12 @@ def random_start(
     return Fitted(params, np.zeros(n + m), 0)
 
 
+def sentence_lengths(text: Corpus) -> I64:
+    """(sentences,) numbers of tokens."""
+    edges: I64 = np.asarray(text.offsets, dtype=np.int64)
+    return edges[1:] - edges[:-1]
+
+
 def phrase_shares(lengths: I64) -> tuple[float, float]:
     """The share of children that are phrases, and of sentences, both smoothed: a tree of N words has N − 1 phrases."""
     lengths = lengths[lengths > 0]
@@ -121,5 +127,6 @@ __all__ = [
     "random_emission",
     "random_rules",
     "random_start",
+    "sentence_lengths",
     "word_classes",
 ]

@@ -8,7 +8,7 @@ from undertow.engine import Engine
 from undertow.models.fitting import LOGGER
 from undertow.models.grammar.chain_start import chain_start
 from undertow.models.grammar.em import Fitted, MStep, em_iterations, mean_log_likelihood, split_chunks
-from undertow.models.grammar.init import Sizes, random_start, word_classes
+from undertow.models.grammar.init import Sizes, random_start, sentence_lengths, word_classes
 from undertow.text.corpus import Corpus
 
 PASSES = 2  # over the sample before starts are compared
@@ -58,7 +58,7 @@ def one_start(
     if init == "chain":
         return chain_start(text, sizes, m_step, rng, n_threads)
     classes = word_classes(text, sizes.n_preterminals, rng, n_threads) if init == "clusters" else None
-    return random_start(sizes, np.diff(np.asarray(text.offsets, dtype=np.int64)), m_step, rng, classes, lean)
+    return random_start(sizes, sentence_lengths(text), m_step, rng, classes, lean)
 
 
 __all__ = ["best_start", "one_start"]
