@@ -168,7 +168,7 @@ def test_a_good_start_is_kept_through_the_first_pass() -> None:
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_short_fits_agree_on_noun_phrases(seed: int) -> None:
-    model = Grammar(6, n_preterminals=8, rank=6, random_state=seed).fit(toy(200))
+    model = Grammar(6, n_preterminals=8, rank=6, lean="none", random_state=seed).fit(toy(200))
     [tree] = model.trees([["the", "dog", "sees", "a", "cat"]])
     spans = {(c.begin, c.end) for c in tree.constituents}
     assert (0, 2) in spans and (3, 5) in spans
@@ -185,8 +185,8 @@ def test_short_fits_give_the_same_bits_on_any_engine() -> None:
 
 def test_a_text_without_short_sentences_starts_from_clusters() -> None:
     long = [["the", "dog", "sees", "a", "cat"] * 5 for _ in range(10)]
-    model = Grammar(4, n_preterminals=5, rank=3, n_iter=1, random_state=0).fit(long)
-    other = Grammar(4, n_preterminals=5, rank=3, n_iter=1, init="clusters", random_state=0).fit(long)
+    how: dict[str, Any] = {"n_preterminals": 5, "rank": 3, "n_iter": 1, "n_chunks": 1, "random_state": 0}
+    model, other = (Grammar(4, init=init, **how).fit(long) for init in ("agreement", "clusters"))
     np.testing.assert_array_equal(model.params_.rules, other.params_.rules)
 
 
