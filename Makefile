@@ -7,7 +7,7 @@ DEV    := $(VENV)/.dev
 # workers of the tests; tests/conftest.py says what each does
 JOBS   ?= 2
 
-.PHONY: demo test check coverage lint format clean
+.PHONY: demo test check coverage lint format docs clean
 demo: $(CORE)
 	$(BIN)/undertow demo --out demo-output
 
@@ -27,6 +27,10 @@ lint: $(DEV)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# the documentation as a site: open docs/_build/html/index.html; a warning is an error, also in the tests
+docs: $(DEV)
+	$(BIN)/python -m sphinx -q -W --keep-going -c docs . docs/_build/html
+
 format: $(DEV)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -44,4 +48,4 @@ $(DEV): pyproject.toml constraints.txt | $(BIN)/python
 	touch $@ $(CORE)
 
 clean:
-	rm -rf $(VENV) demo-output htmlcov .coverage*
+	rm -rf $(VENV) demo-output htmlcov docs/_build .coverage*

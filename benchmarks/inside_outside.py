@@ -4,7 +4,8 @@
     .venv/bin/python benchmarks/inside_outside.py --quick
 
 Random grammars and words: time does not depend on the numbers. `pass over 1M` is the processor time of one EM pass over
-a million tokens (E-step and the counts of the symbols), extrapolated from the tokens read. The dense twin sums over
+a million tokens (E-step and the counts of the symbols), extrapolated from the tokens read. `GEMM` is the share of the
+E-step that its matrix products take, measured by doing products of the same shapes alone. The dense twin sums over
 n (n + m)² rules for each split, compiled by Numba; NLTK's `InsideChartParser` runs where nltk is installed.
 """
 
@@ -18,9 +19,9 @@ import numpy as np
 from numba import njit
 
 from bench import parser, peak_bytes, timed
-from undertow.kernels.chart.grammar import GrammarParams, rank_space
+from undertow.kernels.chart.grammar import GrammarParams, batches_by_length, rank_space
 from undertow.kernels.chart.inside import inside
-from undertow.kernels.chart.outside import expected_counts, statistics
+from undertow.kernels.chart.outside import BATCH_FLOATS, expected_counts, statistics
 
 V = 5000
 
@@ -58,6 +59,19 @@ def dense_inside(rules: Any, start: Any, emission: Any, words: Any) -> float:
     return float((start * table[0, N]).sum())
 
 
+def products(n_sentences: int, length: int, r: int) -> None:
+    """The matrix products of an E-step on sentences of one length, on tables of zeros."""
+    step = np.zeros((r, r), dtype=np.float32)
+    for batch in batches_by_length(np.full(n_sentences, length), r, BATCH_FLOATS):
+        rows = [len(batch) * (length - w + 1) for w in range(2, length)]  # of the widths between words and sentences
+        table, out = (np.zeros((sum(rows), r), dtype=np.float32) for _ in range(2))
+        for k in rows:
+            for _ in range(4):  # to L and R, and back
+                np.matmul(table[:k], step, out=out[:k])
+        for _ in range(2):  # expected counts
+            _ = table.T @ out
+
+
 def row(n: int, m: int, r: int, length: int, n_tokens: int) -> str:
     """Tokens a second of the E-step, and seconds of a pass over a million tokens."""
     rng = np.random.default_rng(0)
@@ -67,9 +81,13 @@ def row(n: int, m: int, r: int, length: int, n_tokens: int) -> str:
     statistics(ids[:length], bounds[:2], p)  # compiled
     e_step, stats = timed(lambda: statistics(ids, bounds, p))
     counting, _ = timed(lambda: expected_counts(stats, p))
+    gemm, _ = timed(lambda: products(n_sentences, length, r))
     speed = len(ids) / e_step.cpu
     a_pass = 1e6 / speed + 8 * counting.cpu  # as with eight chunks
-    return f"| {n:,} + {m:,} | {r} | {length} | {speed:,.0f} | {a_pass:,.0f} | {peak_bytes() / 2**20:,.0f} MB |"
+    share = f"{100 * gemm.cpu / e_step.cpu:.0f} %"
+    return (
+        f"| {n:,} + {m:,} | {r} | {length} | {speed:,.0f} | {share} | {a_pass:,.0f} | {peak_bytes() / 2**20:,.0f} MB |"
+    )
 
 
 def rivals(length: int) -> list[str]:
@@ -123,7 +141,8 @@ def main() -> None:
     if options.quick:
         sizes = [(10, 10, 8, 10), (20, 40, 8, 10)]
     print(
-        "| symbols | rank | words | tokens/s, E-step | s, pass over 1M | peak so far |\n|---|---|---|---|---|---|",
+        "| symbols | rank | words | tokens/s, E-step | GEMM | s, pass over 1M | peak so far |\n"
+        "|---|---|---|---|---|---|---|",
         flush=True,
     )
     for size in sizes:

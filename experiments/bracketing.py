@@ -1,9 +1,17 @@
 """Constituents of dependency trees, and sentence F1 of binary trees against them.
 
-UD's dependency trees are turned into constituents: the words of each head's subtree (the head and all below it), if
-they are adjacent, are a constituent. Punctuation (UPOS PUNCT) is dropped first, and so are constituents of one word and
-that of the whole sentence. A head with several dependents gives one flat constituent, so no binary tree reaches
-F1 = 1; `ceiling` is the best that one can reach. Heads of multi-word tokens and empty nodes are skipped.
+UD's dependency trees are turned into constituents in two ways. *Subtrees*: the words of each head's subtree (the head
+and all below it), if they are adjacent, are a constituent. *Phrases*, nearer to a treebank of constituents: besides,
+
+- a coordinating conjunction is outside the conjunct it leads, and the first conjunct alone is a constituent; a
+  preposition or subordinating conjunction is outside the phrase or clause it leads;
+- a verb and all that depends on it to the right is a constituent, then with each auxiliary or adverb before it: verb
+  phrases without their subject; the same with a copula, after its predicate;
+- a noun with all that depends on it to the left is a constituent, without what follows.
+
+Punctuation (UPOS PUNCT) is dropped first, and so are constituents of one word and that of the whole sentence. A head
+with several dependents gives flat constituents, so no binary tree reaches F1 = 1; `ceiling` is the best that one can
+reach. Heads of multi-word tokens and empty nodes are skipped.
 """
 
 from __future__ import annotations
@@ -20,13 +28,16 @@ Span = tuple[int, int]
 
 class Bracketed(NamedTuple):
     words: list[str]
-    spans: frozenset[Span]  # begin, end; neither single words nor the whole sentence
+    spans: frozenset[Span]  # of subtrees: begin, end; neither single words nor the whole sentence
+    phrases: frozenset[Span]  # of phrases
 
 
 class Row(NamedTuple):
     word: str
     is_punctuation: bool
     head: int  # 0 for the root, else the number of the row from 1
+    upos: str = "X"
+    relation: str = "dep"  # without its subtype
 
 
 def dependency_trees(part: str) -> Iterator[list[Row]]:
@@ -40,7 +51,8 @@ def dependency_trees(part: str) -> Iterator[list[Row]]:
         elif not line.startswith("#"):
             cells = line.split("\t")
             if cells[0].isdigit():  # not 3-4 (a multi-word token) or 5.1 (an empty node)
-                rows.append(Row(cells[1].lower(), cells[3] == "PUNCT", int(cells[6])))
+                relation = cells[7].split(":")[0]
+                rows.append(Row(cells[1].lower(), cells[3] == "PUNCT", int(cells[6]), cells[3], relation))
     if rows:
         yield rows
 
@@ -58,12 +70,53 @@ def bracketed(rows: Sequence[Row]) -> Bracketed:
             at, steps = rows[at].head - 1, steps + 1
     place = {row: i for i, row in enumerate(i for i in range(n) if not rows[i].is_punctuation)}
     words = [rows[i].word for i in place]
-    spans = set()
-    for inside in yields:
-        at_words = sorted(place[i] for i in inside)
-        if len(at_words) > 1 and at_words[-1] - at_words[0] + 1 == len(at_words) < len(words):
-            spans.add((at_words[0], at_words[-1] + 1))
-    return Bracketed(words, frozenset(spans))
+
+    def spans(groups: Iterable[set[int]]) -> frozenset[Span]:
+        found = set()
+        for group in groups:
+            at = sorted(place[i] for i in group)
+            if len(at) > 1 and at[-1] - at[0] + 1 == len(at) < len(words):
+                found.add((at[0], at[-1] + 1))
+        return frozenset(found)
+
+    return Bracketed(words, spans(yields), spans(phrases(rows, yields)))
+
+
+def phrases(rows: Sequence[Row], yields: Sequence[set[int]]) -> Iterator[set[int]]:
+    """Groups of words that are phrases, by the rules above; yields are the words below each."""
+    children: list[list[int]] = [[] for _ in rows]
+    for i, row in enumerate(rows):
+        if row.head and not row.is_punctuation:
+            children[row.head - 1].append(i)
+    for h, row in enumerate(rows):
+        left, right = [d for d in children[h] if d < h], [d for d in children[h] if d > h]
+        relations = {d: rows[d].relation for d in children[h]}
+        whole = yields[h].difference(*(yields[d] for d in left if relations[d] == "cc"))
+        yield whole
+        inner = whole.difference(*(yields[d] for d in left if relations[d] in ("case", "mark")))
+        yield inner
+        conjuncts = [d for d in right if relations[d] == "conj"]
+        yield inner.difference(*(yields[d] for d in conjuncts))
+        own = {h} & yields[h]
+        has_copula = any(relations[d] == "cop" for d in left)
+        if row.upos in ("VERB", "AUX") or has_copula:
+            group = own.union(*(yields[d] for d in right if d not in conjuncts))
+            waiting = has_copula  # words between the copula and the predicate belong to the predicate
+            if not waiting:
+                yield group
+            for d in reversed(left):
+                if waiting and relations[d] == "cop":
+                    yield group
+                    waiting = False
+                elif not waiting and relations[d] not in ("aux", "advmod", "cop"):
+                    break
+                group = group | yields[d]
+                if not waiting:
+                    yield group
+        elif row.upos in ("NOUN", "PROPN", "PRON", "NUM", "SYM"):
+            before = [d for d in left if relations[d] not in ("cc", "case", "mark")]
+            joined = [d for d in right if relations[d] in ("flat", "compound", "fixed", "goeswith")]
+            yield own.union(*(yields[d] for d in before + joined))
 
 
 def ewt(part: str) -> list[Bracketed]:

@@ -1,4 +1,4 @@
-"""Perplexity of hidden Markov models on WikiText-2 valid: states, rank, start, mixtures; Kneser–Ney and the LDS beside.
+"""Perplexity of HMMs of tables on WikiText-2 valid: states, rank, start, mixtures; Kneser–Ney and the LDS beside.
 
     OMP_NUM_THREADS=1 .venv/bin/python experiments/hmm_perplexity.py       # all rows, about 2 hours; writes the table
     OMP_NUM_THREADS=1 .venv/bin/python experiments/hmm_perplexity.py --rows default kn5 lds
@@ -107,7 +107,7 @@ def run(row: dict[str, Any], text: Text, quick: bool) -> Any:
 
 def table(done: dict[str, dict[str, Any]], logs: dict[str, Any], counted: Any, where: str) -> str:
     out = [
-        "# Perplexity on WikiText-2",
+        "# Perplexity of HMMs of tables on WikiText-2",
         "",
         f"By `experiments/hmm_perplexity.py`, {where}: the rows that were run. *wall* and *CPU* are seconds of fitting",
         "and scoring, on two cores that other work shared: the CPU time is the fairer number.",

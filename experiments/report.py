@@ -3,9 +3,10 @@
     .venv/bin/python experiments/report.py                 # writes docs/evidence.html
     .venv/bin/python experiments/report.py --check         # only says whether that page is up to date
 
-The first part, results/verdicts.md, is written by hand: what each paper claims and whether it holds here. The rest is
-what the experiments wrote into results/*.json (see pages.py), rendered by markdown-it-py and drawn by matplotlib:
-`pip install -c constraints.txt '.[report]'`.
+The first screen, results/verdicts.md, is written by hand: what each paper claims and whether it holds here; a verdict
+begins with **holds**, **in part** or **no**, and its figures unfold. The rest, folded too, is what the experiments
+wrote into results/*.json (see pages.py), rendered by markdown-it-py and drawn by matplotlib; codes such as OOV are
+explained where they stand (glossary.py). `pip install -c constraints.txt '.[report]'`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from glossary import ANY, codes_in, meaning
 from pages import Table, blocks_of, number, read_page
 from plots import dots, lines
 
@@ -127,7 +129,19 @@ border-bottom:1px solid var(--line);vertical-align:top}th{color:var(--soft);font
 border-radius:3px}pre{background:var(--panel);padding:.8rem;overflow-x:auto}
 figure{margin:1.5rem 0;background:var(--panel);border-radius:8px;padding:1rem}figcaption{font-weight:600}
 svg{width:100%;height:auto}
+abbr{text-decoration:underline dotted var(--soft);text-underline-offset:.2em;cursor:help}
+summary{cursor:pointer}summary:hover{background:var(--panel)}
+.claims details{border-bottom:1px solid var(--line)}
+.claims summary{display:flex;gap:.7rem;padding:.3rem .2rem;list-style-position:inside}
+.claims dl{margin:.2rem 0 .8rem 6.2rem}.claims dt{color:var(--soft);font-size:.85rem}.claims dd{margin:0 0 .4rem}
+.mark{flex:0 0 4.6rem;text-align:center;border-radius:1rem;font-size:.8rem;line-height:1.6rem;height:1.6rem;
+font-weight:600;color:var(--paper)}.holds{background:var(--2)}.in-part{background:var(--4)}.no{background:var(--1)}
+.page{border:1px solid var(--line);border-radius:8px;margin:.6rem 0;padding:0 1rem}
+.page>summary{padding:.7rem 0;font-weight:600}.page h3{display:none}.codes{font-size:.85rem;color:var(--soft)}
+@media print{details{display:block}}
 """
+
+MARKS = ("holds", "in part", "no")
 
 
 def render(text: str, tables: list[Table], deeper: int, anchor: str = "", plots: Iterable[Plot] = ()) -> str:
@@ -155,7 +169,7 @@ def render(text: str, tables: list[Table], deeper: int, anchor: str = "", plots:
                 token.attrSet("class", "n")
             column += 1
         elif token.type == "inline" and token.children:
-            token.children = [t for t in token.children if not local_link(t)]
+            token.children = [part for t in token.children if not local_link(t) for part in explained(t)]
         out.append(token)
         if token.type == "table_close":
             out.append(raw("</div>\n" + "".join(svg + "\n" for plot in plots if (svg := plot(table)) is not None)))
@@ -164,6 +178,19 @@ def render(text: str, tables: list[Table], deeper: int, anchor: str = "", plots:
 
 def raw(text: str) -> Token:
     return Token("html_block", "", 0, content=text)
+
+
+def explained(token: Token) -> list[Token]:
+    """A piece of text with its codes marked as abbreviations."""
+    if token.type != "text" or not ANY.search(token.content):
+        return [token]
+    out, end = [], 0
+    for match in ANY.finditer(token.content):
+        out.append(Token("text", "", 0, content=token.content[end : match.start()]))
+        code = f'<abbr title="{html.escape(meaning(match[0]))}">{html.escape(match[0])}</abbr>'
+        out.append(Token("html_inline", "", 0, content=code))
+        end = match.end()
+    return [*out, Token("text", "", 0, content=token.content[end:])]
 
 
 def numeric_columns(table: Table) -> list[bool]:
@@ -177,22 +204,49 @@ def local_link(token: Token) -> bool:
     return token.type in ("link_open", "link_close")
 
 
+def cell(text: str) -> str:
+    """The Markdown of a cell as HTML."""
+    return render(text, [], deeper=0).strip().removeprefix("<p>").removesuffix("</p>")
+
+
+def claims(table: Table) -> str:
+    """The verdicts, one line each; the paper's figure and ours unfold."""
+    out = []
+    for claim, paper, here, verdict in table.rows:
+        mark, _, rest = verdict.removeprefix("**").partition("**")
+        if mark not in MARKS:
+            raise ValueError(f"The verdict {verdict!r} must begin with one of {MARKS}, in bold.")
+        told = [("the paper", paper), ("here", here), ("verdict", rest.removeprefix(":").strip() or mark)]
+        facts = "".join(f"<dt>{name}</dt><dd>{cell(text)}</dd>" for name, text in told)
+        badge = f'<span class="mark {mark.replace(" ", "-")}">{mark}</span>'
+        out.append(f"<details><summary>{badge}<span>{cell(claim)}</span></summary><dl>{facts}</dl></details>")
+    return f'<div class="claims">{"".join(out)}</div>'
+
+
+def folded(name: str, results: Path) -> str:
+    """One experiment, to unfold: its codes, texts, tables and plots."""
+    page = read_page(name, results)
+    codes = "; ".join(f"<b>{code}</b>: {html.escape(meaning(code))}" for code in codes_in(page.markdown))
+    body = render(page.markdown, page.tables, deeper=2, anchor=name, plots=PLOTS.get(name, []))
+    note = f'<p class="codes">{codes}.</p>' if codes else ""
+    return f'<details class="page"><summary>{html.escape(page.title)}</summary>{note}{body}</details>'
+
+
 def build(results: Path) -> str:
-    titles, parts = [], []
+    parts = []
     for chapter, names in CHAPTERS.items():
         parts.append(f"<h2>{html.escape(chapter)}</h2>")
-        for name in names:
-            page = read_page(name, results)
-            titles.append(f'<li><a href="#{name}">{html.escape(page.title)}</a></li>')
-            parts.append(render(page.markdown, page.tables, deeper=2, anchor=name, plots=PLOTS.get(name, [])))
+        parts += [folded(name, results) for name in names]
     verdicts = (results / "verdicts.md").read_text(encoding="utf-8").split("\n", 1)[1]  # without its title
-    told = [block for block in blocks_of(verdicts) if isinstance(block, Table)]
+    lead, table, *rest = blocks_of(verdicts)
+    if not isinstance(lead, str) or not isinstance(table, Table) or any(map(str, rest)):
+        raise ValueError("results/verdicts.md must be some text and one table.")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
         'content="width=device-width,initial-scale=1"><title>undertow: the evidence</title>'
         f"<style>{STYLE}</style></head><body>\n<h1>undertow: the evidence</h1>\n"
-        + render(verdicts, told, deeper=1)
-        + f"\n<nav><h2>The experiments</h2><ul>{''.join(titles)}</ul></nav>\n"
+        + render(lead, [], deeper=1)
+        + claims(table)
         + "\n".join(parts)
         + "\n</body></html>\n"
     )

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from source_key import work_of
+from source_key import TAGGERS, work_of
 from undertow import HMM, LDS, Corpus, FactorialHMM, LagCounts, load
 from undertow.results import WordClusters
 from undertow.text.vocabulary import Vocabulary
@@ -76,7 +76,7 @@ def key_of(corpus: Corpus) -> str:
 
 def kept(work: Path, key: str, fit: Callable[[], Any], script: str = __file__) -> Learned:
     """The model of this key and source, or the one that `fit` (of this script) gives, which is then kept."""
-    work = work_of(work, script)
+    work = work_of(work, script, without=TAGGERS)
     place, seconds = work / key, work / f"{key}.json"
     if place.exists() and seconds.exists():
         took = json.loads(seconds.read_text())
@@ -101,15 +101,18 @@ def word2vec(
     workers: int = 1,
     epochs: int = 5,
     seed: int = 0,
+    window: int = 3,
+    skip_gram: bool = False,
 ) -> Learned:
-    """CBOW vectors by gensim with the settings of Belanger & Kakade (window 3) and ten negative samples, unit length.
+    """Vectors by gensim with ten negative samples, unit length: CBOW with the window of Belanger & Kakade, or others.
 
     With `classes`, a word outside the vocabulary is the class that our models see; else it is one unknown word. One
     worker makes the run repeatable.
     """
     vocabulary = corpus.vocabulary
-    work = work_of(work, __file__)
+    work = work_of(work, __file__, without=TAGGERS)
     chosen = _words({"classes": classes, "workers": workers, "epochs": epochs, "seed": seed})
+    chosen += "" if window == 3 and not skip_gram else _words({"window": window, "skip_gram": skip_gram})
     path = work / f"w2v-{size}{chosen}-{key_of(corpus)}.npz"
     if not path.exists():
         from gensim.models import Word2Vec
@@ -123,8 +126,8 @@ def word2vec(
                 f.write(" ".join([spelling[i] for i in ids.tolist()]) + "\n")
         began, began_cpu = time.perf_counter(), time.process_time()
         model = Word2Vec(
-            corpus_file=str(text), vector_size=size, window=3, negative=10, epochs=epochs, workers=workers, sg=0,
-            min_count=1, seed=seed,
+            corpus_file=str(text), vector_size=size, window=window, negative=10, epochs=epochs, workers=workers,
+            sg=int(skip_gram), min_count=1, seed=seed,
         )  # fmt: skip
         seconds, cpu = time.perf_counter() - began, time.process_time() - began_cpu
         text.unlink()

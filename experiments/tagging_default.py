@@ -165,7 +165,8 @@ def problems() -> Iterator[Problem]:
 
 
 def trained(train: list[Tagged], features: list[Any]) -> CRFTagger:
-    return CRFTagger(features, l2=L2, n_iter=N_ITER).fit([s.words for s in train], [s.tags for s in train])
+    crf = CRFTagger(features, l2=L2, n_iter=N_ITER, scheme="bioes")
+    return crf.fit([s.words for s in train], [s.tags for s in train])
 
 
 def tag(problem: Problem, features: list[Any]) -> Tags:

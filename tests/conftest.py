@@ -36,6 +36,7 @@ SLOW = (
     "tests/models/hmm/test_hmm.py::test_a_cluster_gives_the_same_bits",
     "tests/models/lds/test_lds.py::test_fit_on_a_cluster",
     "tests/neural/",
+    "tests/test_docs_site.py",
     "tests/test_files.py",
     "tests/test_interruptions.py",
     "tests/test_storage.py::test_a_killed_save",

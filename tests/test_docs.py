@@ -12,10 +12,10 @@ import pytest
 
 import undertow
 from undertow import load
-from undertow.results.tagging.tagger import LittleTextWarning
+from undertow.results.tagging import LittleTextWarning
 
 REPO = Path(__file__).parents[1]
-RUN_PAGES = ("tagging", "constraints", "questions", "grammar", "adapters")
+RUN_PAGES = ("tagging", "constraints", "questions", "grammar", "adapters", "tables", "large-text")
 TUTORIALS = [*sorted((REPO / "docs" / "tutorials").glob("*.md")), *(REPO / "docs" / f"{name}.md" for name in RUN_PAGES)]
 
 
@@ -51,8 +51,9 @@ def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
         warnings.simplefilter("ignore", LittleTextWarning)
         exec(compile(small, "README.md", "exec"), labelled)
     assert load("pos.tagger").predict([["the", "bank", "runs"]]) == [["D", "N", "V"]]
-    neighbors, gap, probability, texts = capsys.readouterr().out.splitlines()
-    assert "Neighbor(word=" in neighbors and gap.startswith("[Gap(position=4, words=[WordProbability(")
+    neighbors, *_, gaps, probability, texts = re.split(r"\n(?=position|0\.|\d\.|\[)", capsys.readouterr().out)
+    assert neighbors.startswith("word") and len(neighbors.splitlines()) == 6
+    assert gaps.startswith("position") and all(line.split()[0] == "4" for line in gaps.splitlines()[1:])
     assert 0 < float(probability) < 1 and texts.count("'river'") >= 3
 
 

@@ -14,10 +14,12 @@ import pytest
 import undertow
 from map_samples import sample_map
 from sentences import is_one_sentence
-from undertow import HMM
+from undertow import HMM, Tokenizer
 from undertow.adapters.token_vectors import open_writer
 from undertow.engine import DaskCluster
 from undertow.errors import MissingExtraError
+from undertow.models.answers import Neighbor
+from undertow.tables import Table
 from undertow.text.reading import read_chunks
 from undertow.view.map_pictures import save_film, save_picture
 
@@ -51,9 +53,15 @@ CASES: list[tuple[tuple[str, ...], str, Callable[[Path], Any]]] = [
     (("spacy", "thinc", "srsly"), "spacy", lambda _: importlib.import_module("undertow.adapters.spacy_pipe")),
     (("pyarrow",), "arrow", lambda place: open_writer(place / "v.parquet", "parquet", 2)),
     (("pyarrow", "zstandard", "compression"), "arrow", read_zstd),
+    (("pyarrow",), "arrow", lambda _: Table(Neighbor).to_arrow()),
+    (("pandas",), "tables", lambda _: Table(Neighbor).to_frame()),
+    (("polars",), "tables", lambda _: Table(Neighbor).to_frame("polars")),
     (("matplotlib",), "viz", lambda place: save_picture(sample_map(), place / "m.png")),
     (("imageio",), "video,viz", lambda place: save_film(sample_map(), place / "m.gif")),
     (("imageio_ffmpeg",), "video,viz", lambda place: save_film(sample_map(), place / "m.mp4")),
+    (("jieba",), "jieba", lambda _: Tokenizer(rule="jieba").describe()),
+    (("pythainlp",), "pythainlp", lambda _: Tokenizer(rule="pythainlp").describe()),
+    (("icu",), "icu", lambda _: Tokenizer(rule="icu").describe()),
     (("dask", "distributed"), "dask", lambda _: list(DaskCluster().imap(str, [1]))),
 ]
 

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from contract.cases import OTHER_SENTENCES, SENTENCES
 from contract.reference import DeletedInterpolation
 from sealing import edit_sealed
-from undertow import storage, tensor_file
+from undertow import HMM, storage, tensor_file
 from undertow.atomic import temporary_staging
 from undertow.errors import FormatError, InputError, NotFittedError, UndertowError
 from undertow.models.base import Estimator, SavedState, TensorSpec
@@ -664,3 +664,11 @@ def test_a_killed_save_leaves_a_whole_model(
         assert len(load_model(saved).history_) == 2
     else:
         assert contents(saved) == whole
+
+
+def test_an_hmm_saved_before_it_had_embeddings_loads(tmp_path: Path) -> None:
+    model = HMM(2, n_iter=1, random_state=0).fit([["a", "b"], ["b", "a"]])
+    model.save(tmp_path / "m")
+    edit(tmp_path / "m", lambda c: [c["params"].pop(name) for name in HMM.added_params])
+    assert load_model(tmp_path / "m").get_params() == model.get_params()
+    refused(edit(tmp_path / "m", lambda c: c["params"].pop("n_states")), "also has the parameter 'n_states'")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from undertow.models.lds.model import LDS
     from undertow.questions.evidence import Evidence
     from undertow.results.interpolation import Interpolation
+    from undertow.results.selection import select
     from undertow.results.tagging import CRFTagger, LocalTagger, Tagger
     from undertow.results.word_clusters import WordClusters
     from undertow.storage import load_model as load
@@ -45,6 +46,7 @@ _WHERE = {
     "Tagger": ("undertow.results.tagging", "Tagger"),
     "Evidence": ("undertow.questions.evidence", "Evidence"),
     "load": ("undertow.storage", "load_model"),
+    "select": ("undertow.results.selection", "select"),
 }
 
 __all__ = [
@@ -67,6 +69,7 @@ __all__ = [
     "WordClusters",
     "__version__",
     "load",
+    "select",
 ]
 
 

@@ -24,6 +24,7 @@ from undertow.errors import BusyError, FormatError, InputError
 from undertow.files import read_json
 
 READY, OLD, LOCK = "ready", "old", "lock"
+RECIPE = "recipe.json"  # how a directory of any kind was made (`recipe`)
 
 
 @contextlib.contextmanager
@@ -47,7 +48,9 @@ def check_file_target(target: Path, *, overwrite: bool) -> None:
 
 
 def exists_error(target: Path) -> InputError:
-    return InputError(f"{target} exists already: give another name, or allow it to be overwritten.")
+    return InputError(
+        f"{target} exists already: give another name, or replace it with --overwrite (in Python overwrite=True)."
+    )
 
 
 class DirectoryKind(NamedTuple):
@@ -90,7 +93,8 @@ def written_by_undertow(directory: Path, kind: DirectoryKind) -> bool:
     if not names:
         return True
     # a kill may have left a temporary file
-    ours = (kind.names.fullmatch(re.sub(r"^\.(.*)\.\d+\.tmp$", r"\1", name)) for name in names)
+    plain = (re.sub(r"^\.(.*)\.\d+\.tmp$", r"\1", name) for name in names)
+    ours = (name == RECIPE or kind.names.fullmatch(name) for name in plain)
     if not all(ours) or not all((directory / name).is_file() for name in names):
         return False
     try:

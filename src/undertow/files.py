@@ -139,7 +139,10 @@ def check_plain(path: Path) -> None:
     they are read.
     """
     if path.is_symlink() and path.parent.resolve() not in path.resolve().parents:
-        raise FormatError(f"{path} is a link out of its directory: put the file itself there.")
+        raise FormatError(
+            f"{path} is a link out of its directory: put the file itself there "
+            "(snapshot_download of the Hugging Face Hub does so with local_dir=)."
+        )
     if path.exists() and not path.is_file():
         raise FormatError(f"{path} is not a file: write the directory again.")
 

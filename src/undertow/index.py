@@ -16,6 +16,7 @@ from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError, short
 from undertow.kernels.types import F32, I64
 from undertow.models.constraints import Whole
+from undertow.tables import Table
 from undertow.text.tokenizer import checked_sentences
 
 BLOCK_NUMBERS = 1 << 22  # cosines held at once: 16 MB of float32
@@ -86,7 +87,7 @@ class VectorIndex:
     def __len__(self) -> int:
         return len(self._vectors)
 
-    def search(self, vector: Any, n: int = 10) -> list[Match]:
+    def search(self, vector: Any, n: int = 10) -> Table[Match]:
         """The vectors most similar to one.
 
         Parameters
@@ -98,12 +99,13 @@ class VectorIndex:
 
         Returns
         -------
-        list of Match
+        Table of Match
             Best first; of equals the earlier row.
         """
         rows, cosines = self.search_all(np.asarray(vector, dtype=np.float32)[None], n)
         labels = [i if self._labels is None else self._labels[i] for i in rows[0].tolist()]
-        return [Match(label, cosine) for label, cosine in zip(labels, cosines[0].tolist(), strict=True)]
+        found = zip(labels, cosines[0].tolist(), strict=True)
+        return Table(Match, (Match(label, cosine) for label, cosine in found))
 
     def search_all(self, vectors: Any, n: int = 10) -> tuple[I64, F32]:
         """The vectors most similar to each of many.

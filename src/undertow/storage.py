@@ -4,7 +4,8 @@
                         digest over all of these
     model.safetensors   the tensors
     vocabulary.txt      the words, for models that have them
-    README.md           the model card, for people; it may be edited and is not hashed
+    README.md           the model card, for people and the Hugging Face Hub; it may be edited and is not hashed
+    recipe.json         of what a command fitted: its inputs and options (`recipe`); not hashed
 
 Nothing is ever unpickled, and the same model gives the same bytes: there is no date in any file. The loader
 works from the outside in: it reads the configuration strictly, finds the class by its `kind`, lets the class
@@ -40,6 +41,7 @@ from undertow.files import (
     write_sealed,
 )
 from undertow.models.base import Estimator, SavedState, TensorSpec
+from undertow.recipe import Recipe, write_recipe
 from undertow.tensor_file import DTYPES, Tensors, all_finite, read_tensors, why, write_tensors
 from undertow.text.vocabulary import Vocabulary
 
@@ -108,8 +110,10 @@ def register(model_class: type[Model]) -> type[Model]:
     return model_class
 
 
-def save_model(model: Estimator, path: str | os.PathLike[str], overwrite: bool = False) -> None:
-    """Write a fitted model to a directory that is either whole or what it was before."""
+def save_model(
+    model: Estimator, path: str | os.PathLike[str], overwrite: bool = False, made: Recipe | None = None
+) -> None:
+    """Write a fitted model to a directory that is either whole or what it was before; `made` says how it was made."""
     target = _as_path(path)
     model._check_fitted()
     model._check_params()  # a loader will: they may have been changed since the fit
@@ -137,6 +141,8 @@ def save_model(model: Estimator, path: str | os.PathLike[str], overwrite: bool =
         write_tensors(ready / TENSORS, tensors)
         if vocabulary is not None:
             vocabulary.write(ready / VOCABULARY)
+        if made is not None:
+            write_recipe(ready, made)
         files = describe_files(ready, _file_names(state.n_words))
         write_sealed(ready / CONFIG, config | {"files": files})
         install_directory(staging, target, MODEL, overwrite=overwrite)
@@ -397,6 +403,9 @@ def _card(class_name: str, config: dict[str, Any]) -> str:
     """The model card: from the configuration alone, without a date, so that equal models have equal cards."""
     params, history = config["params"], config["history"]
     lines = [
+        # what the Hugging Face Hub reads: `adapters/huggingface.py` adds to it
+        *("---", "library_name: undertow", "tags:", "- undertow", f"- {config['kind']}", "---"),
+        "",
         f"# {class_name}",
         "",
         f"A model of the kind `{config['kind']}`, saved by undertow {config['undertow_version']}.",

@@ -11,7 +11,7 @@ import pytest
 from cli_runner import failed, run
 from undertow import load
 
-SMALL = "--nonterminals 4 --preterminals 5 --rank 3 --iterations 3 --chunks 2 --seed 0 -j 1".split()
+SMALL = "--nonterminals 4 --preterminals 5 --rank 3 --restarts 2 --iterations 3 --chunks 2 --seed 0 -j 1".split()
 LINES = ("The cat sat on the mat.", "They sat on the bank of the river.", "A bank lends money to (some) people.")
 
 

@@ -76,7 +76,14 @@ def test_decode(place: Path, method: str) -> None:
 def test_transitions_and_inspect(place: Path) -> None:
     found = json.loads(run("transitions", place / "news.hmm", "-n", "3", "--json").stdout)["transitions"]
     assert len(found) == 3 and found[0]["before"]
-    assert run("inspect", place / "news.hmm").returncode == 0
+    model = load(place / "news.hmm")
+    diagnosis = model.diagnose()
+    lines = run("inspect", place / "news.hmm").stdout.split("\n")
+    for name, value in diagnosis.facts():
+        assert any(line.split("  ")[0] == name and line.endswith(value) for line in lines), name
+    facts = json.loads(run("inspect", place / "news.hmm", "--json").stdout)
+    assert facts["kind"] == "hmm" and facts["diagnostics"] == diagnosis.to_dict()
+    assert "diagnostics" not in json.loads(run("inspect", place / "news.hmm", "--json", "--quick").stdout)
 
 
 def test_mistakes_are_one_sentence(place: Path, tmp_path: Path) -> None:

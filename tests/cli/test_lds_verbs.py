@@ -103,10 +103,15 @@ def test_what_fit_refuses(place: Path, tmp_path: Path) -> None:
     (tmp_path / "m.counts").mkdir()
     counts, out = place / "news.counts", tmp_path / "out.lds"
     for reason, *arguments in [
-        ("exists already", counts, "-o", place / "news.lds", *SMALL),
+        (
+            "exists already and was made differently (from news.txt, now news.counts",
+            counts,
+            "-o",
+            place / "news.lds",
+            *SMALL,
+        ),
         ("not overwritten", counts, "-o", tmp_path / "mine", *SMALL, "--overwrite"),
         ("not a writable directory", counts, "-o", tmp_path / "file" / "m.lds", *SMALL),
-        ("m.counts exists already", place / "news.corpus", "-o", tmp_path / "m.lds", *SMALL),
         ("add them first", counts, counts, "-o", out, *SMALL),
         ("do not mix them", counts, place / "news.txt", "-o", out, *SMALL),
         ("without manifest.json", place / "news.lds", "-o", out, *SMALL),

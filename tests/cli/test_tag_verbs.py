@@ -65,7 +65,7 @@ def test_train(place: Path) -> None:
 
 
 def test_each_model_is_read_as_the_options_say(place: Path, tmp_path: Path) -> None:
-    """What the rows of the tagging tables need: clusters and an HMM as models, views, scale, window and pieces."""
+    """What the rows of the tagging tables need: clusters and an HMM as models, views, scale, window, pieces, casing."""
     for verb in (
         "hmm {t}/c -o {t}/news.hmm --states 3 --iterations 2",
         "clusters {t}/c -o {t}/news.clusters --clusters 4",
@@ -81,6 +81,7 @@ def test_each_model_is_read_as_the_options_say(place: Path, tmp_path: Path) -> N
         *(x for model in models for x in ("--model", model)),
         *("--view", "type", "--view", "path", "--view", "posterior", "--view", "states"),
         *(x for window in (0, 0, 0, 1) for x in ("--model-window", window)),
+        *(x for casing in ("frequent", "known", "known", "spelled") for x in ("--casing", casing)),
     )
     assert done.returncode == 0, done.stderr
     tagger: Any = load(tmp_path / "t")
@@ -88,6 +89,7 @@ def test_each_model_is_read_as_the_options_say(place: Path, tmp_path: Path) -> N
         ("lds-vectors", 0, True), ("clusters-paths", 0, True), ("hmm-posteriors", 0, True), ("hmm-states", 1, True),
     ]  # fmt: skip
     assert tagger.features_[0].view == "type" and tagger.features_[0].scale == 3.0
+    assert [f.casing for f in tagger.features_] == ["frequent", "known", "known", None]
     default = run(
         "tag", "train", place / "train.conllu", "--model", models[2], "--model", models[2], "-o", tmp_path / "d"
     )
@@ -214,6 +216,7 @@ def test_spans(place: Path, tmp_path: Path) -> None:
         ),
         ("train {p}/train.conllu -o {t} --kind crf --validation 0.5", 2, "can only be used with --kind tagger"),
         ("train {p}/train.conllu -o {t} --scale 3", 2, "--scale is given 1 times for 0 models"),
+        ("train {p}/train.conllu -o {t} --casing known", 2, "--casing is given 1 times for 0 models"),
         ("train {p}/train.conllu -o {t} --pieces", 2, "give one with --model"),
         ("train {p}/train.conllu -o {t} --validation 1", 2, "0<=x<1"),
         ("train {p}/train.conllu -o {t} --held-out {p}/none.tsv", 1, "none.tsv"),

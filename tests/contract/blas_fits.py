@@ -57,7 +57,7 @@ LARGE = [
     ),
     Case(
         "large-grammar",
-        small(Grammar, n_nonterminals=100, n_preterminals=150, rank=96, n_iter=2, random_state=0),
+        small(Grammar, n_nonterminals=100, n_preterminals=150, rank=96, n_restarts=2, n_iter=2, random_state=0),
         data=TEXT,
     ),
     Case(

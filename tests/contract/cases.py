@@ -84,7 +84,10 @@ CASES = [
     ),
     Case("hmm-dense", small(HMM, n_states=3, n_iter=4, n_chunks=1, random_state=0)),
     Case("hmm-low-rank", small(HMM, n_states=6, n_blocks=3, rank=2, n_iter=4, n_chunks=2, random_state=0)),
-    Case("grammar", small(Grammar, n_nonterminals=4, n_preterminals=5, rank=3, n_iter=4, n_chunks=2, random_state=0)),
+    Case(
+        "grammar",
+        small(Grammar, n_nonterminals=4, n_preterminals=5, rank=3, n_restarts=2, n_iter=4, n_chunks=2, random_state=0),
+    ),
     Case(
         "dynamic",
         small(DynamicEmbedding, n_iter=3, random_state=0),

@@ -72,7 +72,9 @@ RULES = {
                         "version": 1},
     "half a rule": {"rule": "words"},
     "a newer rule": {"rule": "words", "lower": True, "numbers": "class", "hyphens": "split", "sentences": "split",
-                     "version": 2},
+                     "symbols": "whole", "version": 3},
+    "a library without its rule": {"rule": "words", "lower": True, "numbers": "class", "hyphens": "split",
+                                   "sentences": "split", "symbols": "whole", "version": 2, "library": "jieba 0.42"},
     "a rule of numbers": 3,
 }  # fmt: skip
 

@@ -86,6 +86,25 @@ def test_markdown_is_rendered_and_escaped(scripts: Any) -> None:
     assert len(drawn) == 1 and page.endswith("</table>\n</div>\n<svg></svg>\n")
 
 
+def test_verdicts_are_marked_and_their_figures_folded(scripts: Any) -> None:
+    report, pages = scripts("report"), scripts("pages")
+    header = ["claim", "the paper", "here", "verdict"]
+    shown = report.claims(pages.Table(header, [["An LDS <b>", "1", "2", "**in part**: on little text"]]))
+    assert '<span class="mark in-part">in part</span>' in shown and "<b>" not in shown
+    assert shown.index("<summary>") < shown.index("</summary>") < shown.index("on little text")
+    assert '<abbr title="linear dynamical system' in shown
+    with pytest.raises(ValueError, match="must begin with"):
+        report.claims(pages.Table(header, [["c", "1", "2", "nearly"]]))
+
+
+def test_codes_are_explained_where_they_stand(scripts: Any) -> None:
+    glossary = scripts("glossary")
+    assert glossary.codes_in("EWT, POST-3-10; EWT and LDS-like XLDS, HMM-80.") == ["EWT", "POST-3-10", "HMM-80"]
+    assert "layers" in glossary.meaning("POST-3-10") and "flat" in glossary.meaning("POST-HMM-30")
+    page = scripts("report").folded("fhmm_pos", FOLDER / "results")
+    assert page.startswith('<details class="page">') and "<b>POST-3-10</b>: posteriors of a factorial" in page
+
+
 def test_plots_have_their_points_and_the_same_bytes_again(scripts: Any) -> None:
     plots = scripts("plots")
     labels = ["<one>", "two"]
@@ -111,4 +130,7 @@ def test_a_browser_shows_it_without_complaint(tmp_path: Path) -> None:
         assert browser.complaints() == []
         assert browser.evaluate("document.querySelectorAll('table').length") >= 5
         assert browser.evaluate("document.querySelectorAll('svg').length") >= 3
+        assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert browser.evaluate("document.querySelectorAll('details[open]').length") == 0
+        browser.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true })")
         assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -55,6 +55,19 @@ def test_a_changed_source_changes_the_key(
     assert (source_key.source_key(sources["one.py"], tmp_path / "library") == before) is same
 
 
+def test_a_part_of_the_library_can_be_left_out_of_the_key(
+    source_key: Any, sources: dict[str, Path], tmp_path: Path
+) -> None:
+    """Models are kept when only the taggers that read them change."""
+
+    def keys() -> list[str]:
+        return [source_key.source_key(sources["one.py"], tmp_path / "library", f) for f in ("kernels", "view", None)]
+
+    before = keys()
+    sources["library/kernels/k.py"].write_text("a = 2\n")
+    assert [a == b for a, b in zip(before, keys(), strict=True)] == [True, False, False]
+
+
 def test_a_new_file_of_the_library_changes_the_key(source_key: Any, sources: dict[str, Path], tmp_path: Path) -> None:
     before = source_key.source_key(sources["one.py"], tmp_path / "library")
     (tmp_path / "library" / "kernels" / "new.py").write_text("")
@@ -78,6 +91,6 @@ def test_a_model_is_learned_anew_when_the_source_has_changed(
     for _ in range(2):
         representations.kept(tmp_path, "lds", fit)
     assert len(fitted) == 1
-    monkeypatch.setattr(source_key, "source_key", lambda script: "0000000000")
+    monkeypatch.setattr(source_key, "source_key", lambda script, without: "0000000000")
     representations.kept(tmp_path, "lds", fit)
     assert len(fitted) == 2

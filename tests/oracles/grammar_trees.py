@@ -65,8 +65,15 @@ class Truth(NamedTuple):
     best: tuple[float, Node]
 
 
-def truth(p: Any, words: list[int]) -> Truth:
+def truth(p: Any, words: list[int], allowed: set[tuple[int, int]] | None = None) -> Truth:
+    """Of all derivations, or of those all of whose constituents are allowed."""
     found = derivations(p, words)
+    if allowed is not None:
+        found = [
+            (x, root)
+            for x, root in found
+            if all(node.end - node.begin == 1 or (node.begin, node.end) in allowed for node in root.walk())
+        ]
     total = sum(x for x, _ in found)
     n = len(p.rules)
     counts = {name: np.zeros(np.shape(table)) for name, table in p._asdict().items()}
@@ -74,6 +81,8 @@ def truth(p: Any, words: list[int]) -> Truth:
     trees: dict[tuple[tuple[int, int], ...], float] = defaultdict(float)
     tags = np.zeros((len(words), p.emission.shape[1]))
     for x, root in found:
+        if x == 0:
+            continue
         weight = x / total
         counts["start"][root.symbol] += weight
         nodes = list(root.walk())

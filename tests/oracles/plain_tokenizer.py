@@ -39,6 +39,58 @@ def lowered(c: str) -> str:
     return c.lower() if len(c.lower()) == 1 else c
 
 
+def address(text: str, i: int) -> str:
+    """The web address that begins at i, or nothing."""
+    found = re.compile(r"(?i:https?://|ftp://|www\.)", re.ASCII).match(text, i)
+    if not found or char_class(text[found.end() : found.end() + 1] or " ") not in "LD":
+        return ""
+    end = found.end()
+    while end < len(text) and char_class(text[end]) not in "S\n" and text[end] not in '<>"':
+        if not text[end].isascii() and char_class(text[end]) not in "LD":
+            break
+        end += 1
+    part = text[i:end]
+    while part[-1] in ".,;:!?']}" or (part[-1] == ")" and "(" not in part):
+        part = part[:-1]
+    return part
+
+
+def tag(text: str, i: int) -> str:
+    """The hashtag or mention that begins at i, or nothing."""
+    end = i + 1
+    while end < len(text) and char_class(text[end]) in "LD_":
+        end += 1
+    name = text[i + 1 : end]
+    if "L" not in map(char_class, name) or (text[i] == "@" and char_class(name[0]) == "D"):
+        return ""
+    return text[i:end]
+
+
+REGION = "[\U0001f1e6-\U0001f1ff]"
+FOLLOWS = "[\ufe0e\ufe0f\u20e3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]"
+
+
+def emoji(text: str, i: int) -> str:
+    """The emoji sequence of more than one code point that begins at i, or nothing."""
+    if re.match(REGION, text[i]):
+        pair = re.compile(f"{REGION}{{2}}").match(text, i)
+        return pair.group() if pair else ""
+    end = i + 1
+    while end < len(text):
+        if re.match(FOLLOWS, text[end]):
+            end += 1
+        elif text[end] == "\u200d" and is_symbol(text[end + 1 : end + 2]):
+            end += 2
+        else:
+            break
+    return text[i:end] if end > i + 1 else ""
+
+
+def is_symbol(c: str) -> bool:
+    """Whether this is a character beyond ASCII that is neither a letter, a digit, an apostrophe nor white space."""
+    return c != "" and not c.isascii() and char_class(c) in "O="
+
+
 CONTRACTION = re.compile(r"(?i)^(.+?)(n't|'s|'m|'d|'re|'ve|'ll)$", re.DOTALL | re.ASCII)
 
 
@@ -49,6 +101,7 @@ def plain_tokenize(
     numbers: str = "class",
     hyphens: str = "split",
     sentences: str = "split",
+    symbols: str = "whole",
 ) -> list[list[str]]:
     connectors = r"['_]" if hyphens == "split" else r"['_=\-]"
     word = re.compile(rf"[LD]+(?:(?:{connectors}|(?<=D)[.,](?=D))[LD]+)*")
@@ -58,6 +111,7 @@ def plain_tokenize(
     current: list[str] = []
     state = "inside"  # or "ended" (a terminal was seen) or "spaced" (white space after it)
     i = 0
+    word_end = -1
 
     def close() -> None:
         nonlocal current
@@ -81,15 +135,27 @@ def plain_tokenize(
             if state == "spaced" and can_start(c) and sentences == "split":
                 close()
             state = "inside"
-        if m := acronym.match(classes, i):
+        whole = ""
+        if symbols == "whole":
+            whole = address(text, i)
+            if c in "#@" and i != word_end:
+                whole = tag(text, i)
+            elif c == "*" or is_symbol(c):
+                whole = emoji(text, i)
+        if whole:
+            current.append("".join(map(lowered, whole)) if lower else whole)
+            i += len(whole)
+            if c != "*" and not is_symbol(c):
+                word_end = i
+        elif m := acronym.match(classes, i):
             token = text[i : m.end()]
             current.append("".join(map(lowered, token)) if lower else token)
-            i = m.end()
+            word_end = i = m.end()
         elif m := word.match(classes, i):
             surface = text[i : m.end()].replace("’", "'")
             token = "".join(map(lowered, surface)) if lower else surface
             has_letter = "L" in m.group()
-            i = m.end()
+            word_end = i = m.end()
             folded = token.lower() if token.isascii() else ""
             initial = len(surface) == 1 and unicodedata.category(surface) in ("Lu", "Lt")
             numeric = re.compile(r"\.[ \t]+").match(text, i)
@@ -99,6 +165,7 @@ def plain_tokenize(
             ):
                 current.append(token + ".")
                 i += 1
+                word_end = i
             elif not has_letter:
                 current.append("NUM" if numbers == "class" else token)
             elif cut := CONTRACTION.match(token):

@@ -18,6 +18,7 @@ from undertow import CRFTagger, load
 from undertow.errors import FormatError, InputError
 from undertow.kernels.chain import crf as kernel
 from undertow.models.fitting import Checkpoint
+from undertow.results.tagging import convert
 from undertow.results.tagging.crf_features import FeatureReader
 from undertow.results.tagging.crf_training import _adagrad
 
@@ -298,6 +299,7 @@ def test_a_tagger_of_crfsuite_must_be_trained_again(tmp_path: Path) -> None:
         {"class_weight": {"D": -1.0}},
         {"class_weight": {"no such tag": 1.0}},
         {"prior": CRFTagger},
+        {"scheme": "bilou"},
         {"batch_size": 0},
         {"n_jobs": 0},
     ],
@@ -307,3 +309,73 @@ def test_errors_are_one_sentence(wrong: Any) -> None:
     with pytest.raises(InputError) as e:
         CRFTagger(**wrong).fit(*sentences(5))
     assert is_one_sentence(str(e.value))
+
+
+def named(n: int, seed: int = 0) -> tuple[list[list[str]], list[list[str]]]:
+    """Sentences with names of one to three words, and noise."""
+    draw = random.Random(seed)
+    X, y = [], []
+    for _ in range(n):
+        words, tags = ["we", "saw"], ["O", draw.choice(["O", "O", "O", "B-x"])]
+        for _ in range(draw.randint(1, 2)):
+            k = draw.randint(1, 3)
+            words += [draw.choice(["Ann", "Bob", "Lee"]) for _ in range(k)] + [draw.choice(["and", "there"])]
+            tags += ["B-x", *["I-x"] * (k - 1), "O"]
+        X.append(words)
+        y.append(tags)
+    return X, y
+
+
+def test_spans_learned_in_bioes_are_told_in_the_tags_that_were_given(tmp_path: Path) -> None:
+    """Its twin learns the tags of BIOES as they are, and its answers are put together by hand."""
+    X, y = named(30)
+    tagger, twin = (
+        CRFTagger(n_iter=20, scheme="bioes").fit(X, y),
+        CRFTagger(n_iter=20).fit(X, convert(y, "bioes")),
+    )
+    assert tagger.labels_ == ["B-x", "I-x", "O"] and tagger.states_ == twin.labels_ == ["B-x", "E-x", "I-x", "O", "S-x"]
+    assert tagger.scheme_ == "iob2" and twin.scheme_ == "bioes"
+    outer = {"B-x": 0, "S-x": 0, "I-x": 1, "E-x": 1, "O": 2}
+    for own, theirs in zip(tagger.predict_proba(X[:5]), twin.predict_proba(X[:5]), strict=True):
+        summed = np.zeros_like(own)
+        for k, state in enumerate(twin.labels_):
+            summed[:, outer[state]] += theirs[:, k]
+        np.testing.assert_allclose(own, summed, rtol=1e-5, atol=1e-7)
+    told = tagger.predict(X)
+    assert told == [[tagger.labels_[outer[tag]] for tag in s] for s in twin.predict(X)]
+    plain = CRFTagger(n_iter=20).fit(X, y).predict_proba(X[:1])[0]
+    assert np.abs(tagger.predict_proba(X[:1])[0] - plain).max() > 0.01, "the scheme makes a difference"
+    tagger.save(tmp_path / "t")
+    again = load(tmp_path / "t")
+    assert again.predict(X) == told and again.states_ == tagger.states_
+
+
+def test_the_best_tag_sequences_are_different_and_as_probable_as_their_states_together() -> None:
+    X, y = named(30)
+    tagger = CRFTagger(n_iter=20, scheme="bioes").fit(X, y)
+    sentence = ["saw", "Ann"]
+    best = tagger.predict_nbest([sentence], n=10)[0]
+    assert len({tuple(tags) for tags, _ in best}) == len(best) == 9, "three tags for each of two words"
+    assert [p for _, p in best] == sorted((p for _, p in best), reverse=True)
+    few = tagger.predict_nbest([sentence], n=3)[0]
+    assert [tags for tags, _ in few] == [tags for tags, _ in best[:3]]
+    np.testing.assert_allclose(np.exp([p for _, p in best]).sum(), 1.0, rtol=1e-5)
+
+
+def test_tags_that_are_not_iob2_are_learned_as_they_are() -> None:
+    X, y = noisy(20)
+    assert CRFTagger(n_iter=3, scheme="bioes").fit(X, y).states_ == ["A", "D", "N", "V"]
+    X, y = named(10)
+    for given in ("iob1", "bilou"):
+        tagger = CRFTagger(n_iter=3, scheme="bioes").fit(X, convert(y, given))
+        assert tagger.scheme_ == given and tagger.states_ == tagger.labels_
+
+
+def test_a_prior_has_the_same_scheme() -> None:
+    X, y = named(10)
+    prior = CRFTagger(n_iter=5, scheme="bioes").fit(X, y)
+    grown = CRFTagger(n_iter=5, scheme="bioes", prior=prior, l2=10.0).fit([["Eve", "left"]], [["B-y", "O"]])
+    assert grown.states_ == ["B-x", "E-x", "I-x", "O", "S-x", "S-y"] and grown.predict(X[:3]) == prior.predict(X[:3])
+    with pytest.raises(InputError, match="give both the same scheme") as caught:
+        CRFTagger(n_iter=5, prior=prior).fit(X, y)
+    assert is_one_sentence(str(caught.value))

@@ -124,6 +124,7 @@ def test_a_crf_without_a_model_reads_spelling() -> None:
     X, y = sentences(40)
     tagger = CRFTagger().fit(X, y)
     assert tagger.predict([["the", "moon", "sleeps"]]) == [["D", "N", "V"]] and tagger.features_ == []
+    assert not any(name.startswith("run=") for name in tagger.attributes_), "more letters are read for spans alone"
     flat = CRFTagger(window=0).fit(X, y)
     assert flat.score(X, y) == 1.0
 
@@ -132,7 +133,7 @@ def test_tags_that_mark_spans(tmp_path: Path) -> None:
     X = [["Ann", "Lee", "left", "Rome"], ["Rome", "fell"], ["Ann", "saw", "Bob"]] * 8
     y = [["B-per", "I-per", "O", "B-loc"], ["B-loc", "O"], ["B-per", "O", "B-per"]] * 8
     tagger = CRFTagger().fit(X, y)
-    assert tagger.scheme_ == "iob2"
+    assert tagger.scheme_ == "iob2" and "run=^an" in tagger.attributes_
     report = tagger.evaluate(X[:3], [["B-per", "I-per", "O", "B-per"], *y[1:3]])
     assert report.spans is not None
     assert report.spans["per"] == (3, 3, 4) and report.spans["loc"] == (1, 2, 1)
@@ -161,12 +162,12 @@ def names_of(reader: FeatureReader, X: Any, extra: Any = None) -> tuple[Any, lis
 
 def test_what_a_crf_reads(model: LDS) -> None:
     """Against a twin that looks at one token at a time."""
-    X = [["The", "p53-like", "3.5", "GFP", "x"], ["U.S."], [], ["naïve", "ÉCOLE"]]
+    X = [["The", "p53-like", "3.5", "GFP", "x"], ["TNF-alpha"], [], ["naïve", "IV"]]
     vectors = Vectors(model, "type", name="v", window=1)
-    for window in (0, 2):
-        tokens, items = names_of(FeatureReader([vectors], window, True, {}), X)
+    for window, letters in ((0, True), (2, True), (2, False)):
+        tokens, items = names_of(FeatureReader([vectors], window, True, {}, letters), X)
         assert len(tokens.attribute) == sum(map(len, items)), "no name twice"
-        expected = [naive_word_features(s, i, window) for s in X for i in range(len(s))]
+        expected = [naive_word_features(s, i, window, letters) for s in X for i in range(len(s))]
         assert [set(item) for item in items] == expected
     rows = np.concatenate(vectors.vectors(X))
     sentence, d = np.repeat(np.arange(4), [len(s) for s in X]), rows.shape[1]

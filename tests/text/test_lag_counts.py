@@ -37,7 +37,8 @@ def text(n_sentences: int, seed: int = 0, n_words: int = 60) -> list[list[str]]:
 
 
 def directory_bytes(path: Path) -> dict[str, bytes]:
-    return {p.name: p.read_bytes() for p in sorted(path.iterdir())}
+    """All files but the recipe, which says what the counts were made from."""
+    return {p.name: p.read_bytes() for p in sorted(path.iterdir()) if p.name != "recipe.json"}
 
 
 def same(a: LagCounts, b: LagCounts) -> bool:

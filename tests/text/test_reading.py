@@ -489,7 +489,7 @@ def test_json_lines() -> None:
     [
         (
             b'{"id": 1, "body": "x"}',
-            "there is no field 'text'; the fields are 'id', 'body'; choose with --text-field",
+            "there is no field 'text'; the fields are 'id', 'body'; choose with text_field (--text-field)",
         ),
         (b"{}", "the object is empty"),
         (b"not JSON", "this is not JSON (expecting value at character 1)"),
@@ -579,7 +579,7 @@ def test_column_chunks_know_their_rows() -> None:
             "tsv",
             3,
             "# c\na\tO\n",
-            "row 2: there is no column 3 for the words, the row has 2; choose with --column",
+            "row 2: there is no column 3 for the words, the row has 2; choose with column (--column)",
         ),
         ("tsv", 1, "a\tO\n\tO\n", "row 2: the word in column 1 is empty"),
         ("conllu", 1, "1\t" + "\t_" * 8, "row 1: the word in column 2 is empty"),

@@ -12,13 +12,20 @@ from oracles.plain_tokenizer import plain_tokenize
 from sentences import is_one_sentence
 from undertow import Tokenizer
 from undertow.errors import InputError
-from undertow.text.tokenizer import ABBREVIATIONS, NUMERIC_ABBREVIATIONS, CallableTokenizer, as_tokenizer
+from undertow.text.tokenizer import (
+    ABBREVIATIONS,
+    NUMERIC_ABBREVIATIONS,
+    CallableTokenizer,
+    as_tokenizer,
+    tokenizer_from,
+)
 from undertow.text.tokenizer_kernel import intern_tokens
 
 OPTIONS = [
     {},
     {"lower": True, "hyphens": "keep"},
     {"numbers": "keep", "sentences": "lines"},
+    {"symbols": "split"},
 ]
 
 
@@ -75,6 +82,39 @@ def test_sentences_by_example(text: str, n: int) -> None:
     assert plain_tokenize(text) == Tokenizer()(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("see https://a.org/x_y?q=1&b=%20#top, now", "see https://a.org/x_y?q=1&b=%20#top , now"),
+        ("(www.example.com) HTTP://X.org.", "( www.example.com ) HTTP://X.org ."),
+        ("https://en.org/Bank_(river)", "https://en.org/Bank_(river)"),
+        ("<http://a.b/c> «http://d.e» http:// x www. y", "< http://a.b/c > « http://d.e » http : / / x www . y"),
+        ("#OpenData #30days # 5 #5 C# a#b", "#OpenData #30days # NUM # NUM C # a # b"),
+        ("@ada_l: .@bob @ 5 @5pm a@b.com", "@ada_l : . @bob @ NUM @ 5pm a @ b . com"),
+        ("👍🏽👩‍👩‍👧‍👦❤️🇫🇷🇩🇪 🏳️‍🌈1️⃣ #️⃣*️⃣", "👍🏽 👩‍👩‍👧‍👦 ❤️ 🇫🇷 🇩🇪 🏳️‍🌈 1️⃣ #️⃣ *️⃣"),
+        ("🏴󠁧󠁢󠁥󠁮󠁧󠁿 😀😀 🇫 x", "🏴󠁧󠁢󠁥󠁮󠁧󠁿 😀 😀 🇫 x"),
+    ],
+)
+def test_symbols_stay_whole(text: str, tokens: str) -> None:
+    assert one(text, sentences="lines") == tokens.split(" ") == plain_tokenize(text, sentences="lines")[0]
+
+
+def test_symbols_can_be_taken_apart_and_lowered() -> None:
+    assert one("#Ab www.x ❤️", symbols="split") == ["#", "Ab", "www", ".", "x", "❤", "\ufe0f"]
+    assert one("#Ab https://X.y", lower=True) == ["#ab", "https://x.y"]
+
+
+def test_an_address_ends_a_sentence_as_a_word_does() -> None:
+    assert len(Tokenizer()("Look at https://a.org/b. Then go.")) == 2
+
+
+def test_a_description_of_version_1_took_symbols_apart() -> None:
+    old = {"rule": "words", "lower": True, "numbers": "keep", "hyphens": "keep", "sentences": "lines", "version": 1}
+    assert tokenizer_from(old) == Tokenizer("words", True, "keep", "keep", "lines", "split")
+    new = Tokenizer(lower=True)
+    assert tokenizer_from(new.describe()) == new
+
+
 def test_lower_keep_numbers_keep_hyphens() -> None:
     assert one("State-of-the-Art IN 1999 İ ẞ Ⱥ", lower=True, numbers="keep", hyphens="keep") == [
         "state-of-the-art", "in", "1999", "İ", "ß", "ⱥ",
@@ -93,6 +133,9 @@ PIECES = st.sampled_from(
         "...",
         "--",
         "1,0",
+        *"#@*:/<]wF",
+        *("http://", "HTTPS://", "ftp:", "www.", "w.w.w", "#a_", "@b"),
+        *("\u200d", "\ufe0f", "\u20e3", "👍", "🏽", "🇫", "🇷", "❤", "\U000e0067", "‐", "«"),
     ]
     + list(ABBREVIATIONS[:5])
     + list(NUMERIC_ABBREVIATIONS[:3])
@@ -187,7 +230,7 @@ def test_a_callable_that_returns_nonsense_is_refused(function) -> None:
     assert is_one_sentence(str(e.value))
 
 
-@pytest.mark.parametrize("options", [{"rule": "bpe"}, {"numbers": "drop"}, {"hyphens": ""}, {"sentences": "x"}])
+@pytest.mark.parametrize("options", [{"rule": "bpe"}, {"numbers": "drop"}, {"hyphens": ""}, {"symbols": "x"}])
 def test_unknown_options_are_refused(options: dict[str, str]) -> None:
     with pytest.raises(InputError) as e:
         Tokenizer(**options)  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ from map_samples import sample_map
 from sentences import is_one_sentence
 from undertow.errors import InputError
 from undertow.view.map_geometry import (
+    balance,
     census,
     chance_distance,
     check_map,
@@ -143,3 +144,30 @@ def test_a_map_that_cannot_be_drawn_is_refused(word: str, change: dict[str, Any]
     with pytest.raises(InputError, match=word) as caught:
         check_map(sample_map()._replace(**change))
     assert is_one_sentence(str(caught.value))
+
+
+@pytest.mark.parametrize("d", [2, 3])
+def test_a_balanced_map_keeps_log_odds_ratios_and_spreads_both_kinds_alike(d: int) -> None:
+    data = sample_map(d=d, n_rows=9, n_columns=14)
+    data = data._replace(positions=data.positions * np.where(np.array(data.kinds) == "words", 0.3, 1.0)[:, None])
+    shown = plane(data)
+    found = balance(data, shown)
+    assert found is not None
+    first = np.array(data.kinds) == "authors"
+    x, y = ((shown.positions[:, m] - found.centres[:, k, None]) @ found.maps[k] for k, m in enumerate((first, ~first)))
+    spread = [v[data.weights[:, m] > 0].T @ v[data.weights[:, m] > 0] / (data.weights[:, m] > 0).sum()
+              for v, m in ((x, first), (y, ~first))]  # fmt: skip
+    assert_allclose(spread[0], spread[1], rtol=1e-6, atol=1e-12)
+    assert_allclose(spread[0] * (1 - np.eye(2)), 0, rtol=0, atol=1e-9)
+    if d == 2:  # all axes are shown
+        for t in range(len(data.times)):
+            before = (shown.positions[t, first] - shown.positions[t, 0]) @ (
+                shown.positions[t, ~first] - shown.positions[t, -1]
+            ).T
+            assert_allclose((x[t] - x[t, 0]) @ (y[t] - y[t, -1]).T, before, rtol=1e-9, atol=1e-12)
+
+
+def test_nothing_to_balance() -> None:
+    line = sample_map(d=1)
+    alone = sample_map(n_rows=1)._replace(positions=np.zeros((6, 13, 2)))
+    assert balance(line, plane(line)) is None and balance(alone, plane(alone)) is None

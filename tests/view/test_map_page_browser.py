@@ -17,7 +17,7 @@ from browser import Browser
 from map_samples import sample_map
 from undertow.models.dynamic.map_data import MapData
 from undertow.models.dynamic.queries import nearness
-from undertow.view.map_geometry import plane
+from undertow.view.map_geometry import balance, plane
 from undertow.view.map_page import save_html
 
 
@@ -546,3 +546,77 @@ def test_unusual_maps_are_drawn_too(show: Any, data: MapData) -> None:
     if data.positions.shape[-1] == 1 and len(data.times) > 1:  # time runs to the right
         slide(browser, 0)
         assert (dots(browser, n)[:, 0] < places[:, 0]).all()
+
+
+def lay_out(browser: Browser, layout: str) -> None:
+    choose = f"(s => {{ s.value = '{layout}'; s.dispatchEvent(new Event('change')) }})"
+    browser.evaluate(f"{choose}(document.getElementById('layout'))")
+    settle(browser)
+
+
+def test_balanced_and_still_layouts(show: Any) -> None:
+    data = sample_map()
+    shown, n, n_rows = plane(data), len(data.names), data.kinds.count("authors")
+    browser = show(data)
+    slide(browser, 3)
+    lay_out(browser, "balanced")
+    found = balance(data, shown)
+    assert found is not None
+    kind = np.array([data.kind_names.index(k) for k in data.kinds])
+    expected = np.stack([(shown.positions[3, i] - found.centres[3, kind[i]]) @ found.maps[kind[i]] for i in range(n)])
+    scale = browser.evaluate("undertow.camera.scale")
+    placed = dots(browser, n) * [1, -1] / scale
+    assert_allclose(placed - placed[0], expected - expected[0], rtol=1e-3, atol=2e-3)
+    assert "Read directions" in text_of(browser, "#layout-note")
+    ellipse = browser.evaluate("undertow.ellipse(3, 0)")
+    values = np.linalg.eigvalsh(found.maps[0].T @ shown.covariances[3, 0] @ found.maps[0])
+    assert_allclose([ellipse["b"], ellipse["a"]], np.sqrt(chi2.ppf(0.9, df=2) * values), rtol=1e-2)
+    distance = np.linalg.norm(data.positions[3, 0] - data.positions[3, 9])
+    lay_out(browser, "still")
+    before = dots(browser, n)
+    slide(browser, 5)
+    after = dots(browser, n)
+    assert_allclose(after[n_rows:], before[n_rows:], rtol=0, atol=0.1)  # words stay
+    assert np.abs(after[:n_rows] - before[:n_rows]).max() > 5  # authors move
+    assert browser.evaluate("undertow.distance(3, 0, 9).low") < 1.2 * distance  # numbers are the model's in any layout
+    browser.press("l")
+    assert browser.evaluate("undertow.state.layout") == "distances"
+
+
+def test_the_ribbon_ranks_the_nearest_at_each_time(show: Any) -> None:
+    data = apart(sample_map())
+    browser = show(data)
+    assert browser.evaluate("document.getElementById('ribbon-box').hidden")
+    click_dot(browser, 1)
+    label = browser.evaluate("document.querySelector('#ribbon svg').getAttribute('aria-label')")
+    assert "1991: not seen" in label  # author 1 is absent at the second time
+    nearest = browser.evaluate("undertow.nearest(2, 1, 1, 6).map(j => undertow.names[j])")
+    assert f"1992: {', '.join(nearest)}" in label and len(nearest) == 6
+    before = browser.evaluate("document.querySelector('#ribbon .cursor').getAttribute('x1')")
+    slide(browser, 4)
+    assert browser.evaluate("document.querySelector('#ribbon .cursor').getAttribute('x1')") != before
+    name = text_of(browser, "#ribbon .ribbon title")
+    browser.evaluate("document.querySelector('#ribbon .ribbon').dispatchEvent(new MouseEvent('click'))")
+    assert browser.evaluate("undertow.state.pairs.map(p => undertow.names[p.j])") == [name]
+
+
+def test_names_and_their_uncertainty_are_seen_before_anything_is_pinned(show: Any) -> None:
+    # opaque pixels in the box of the first name, and all painted ones; a page is read once, else Chromium complains
+    ink = (
+        "(() => { const c = document.getElementById('map'), ctx = c.getContext('2d'); "
+        "const all = ctx.getImageData(0, 0, c.width, c.height); "
+        "const box = undertow.labels()[0]; let name = 0, whole = 0; "
+        "for (let y = 0; y < c.height; y++) for (let x = 0; x < c.width; x++) { "
+        "const a = all.data[4 * (y * c.width + x) + 3]; whole += a > 20; "
+        "name += a > 200 && x > box.x0 && x < box.x1 && y > box.y0 && y < box.y1 } return [name, whole] })()"
+    )
+    browser = show(apart(sample_map()))
+    settle(browser)
+    name, with_ellipses = browser.evaluate(ink)
+    assert name > 20  # also where motion is not wanted
+    browser = show(apart(sample_map()))
+    browser.evaluate(
+        "(s => { s.value = 'off'; s.dispatchEvent(new Event('change')) })(document.getElementById('ellipses'))"
+    )
+    settle(browser)
+    assert browser.evaluate(ink)[1] < with_ellipses - 100

@@ -86,6 +86,10 @@ def test_the_page_of_an_hmm_says_what_the_model_says() -> None:
     assert f"{np.exp(-max(model.validation_history_)):,.1f}</b>perplexity held out" in text
     assert text.count('class="curve ') == 2  # training and held-out text
     assert " ".join(model.sample(120, random_state=0)) in text
+    diagnosis = model.diagnose()
+    assert all(f"<td>{name}</td><td>{value}</td>" in text for name, value in diagnosis.facts())
+    for b in diagnosis.blocks:
+        assert f"<td>{b.block}</td><td>{b.words:,}</td><td>{b.states:,}</td><td>{b.token_share:.2%}</td>" in text
     first = got["states"][0]
     words = [got["strings"][w] for w in first["words"][0]]
     assert words == [w.word for w in model.top_words(int(first["name"]), 50) if w.probability >= 1e-3][:10]

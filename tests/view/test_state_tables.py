@@ -7,9 +7,11 @@ import pytest
 from numpy.testing import assert_allclose
 
 from page_samples import fitted
+from undertow.models.answers import WordProbability
 from undertow.models.hmm import queries
 from undertow.view import state_tables
-from undertow.view.state_tables import cluster_states, fhmm_states, hmm_states, payload, stationary
+from undertow.view.state_tables import State, StateTable, cluster_states, fhmm_states, hmm_states, payload, stationary
+from undertow.view.states_page import _explorer
 
 HMMS = ("hmm-blocks", "hmm-dense", "hmm-low-rank")
 
@@ -104,3 +106,10 @@ def test_stationary() -> None:
     A = np.array([[0.9, 0.1], [0.3, 0.7]])
     assert_allclose(stationary(A), [0.75, 0.25], rtol=1e-9)
     assert_allclose(stationary(np.array([[0.0, 1.0], [1.0, 0.0]])), [0.5, 0.5], rtol=1e-9)
+
+
+@pytest.mark.parametrize("word", ["sea", "<unk:-ed>"])
+def test_the_page_says_what_classes_of_rare_words_are(word: str) -> None:
+    state = State("0", 1.0, [WordProbability(word, 1.0)], [], [])
+    shown = _explorer(StateTable(1, [state], {"sea": [(0, 1.0)]}, [], [], [0]), "states", 1)
+    assert ("&lt;unk:-ed&gt; stand for rare words" in shown) == word.startswith("<unk:")

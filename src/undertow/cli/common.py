@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from undertow.cli.compiling import say_when_compiling, signal_answered
 from undertow.progress import Progress, ProgressFn
 
 if TYPE_CHECKING:
@@ -63,6 +65,24 @@ def jobs_option(f: F) -> F:
     )(f)
 
 
+def kind_options(f: F) -> F:
+    """What the rows and columns of events are called, on the map and in tables."""
+    for option in (
+        click.option("--column-name", metavar="NAME", help="What the columns are called, such as words."),
+        click.option("--row-name", metavar="NAME", help="What the rows are called, such as countries."),
+    ):
+        f = option(f)
+    return f
+
+
+def time_range(times: Sequence[Any]) -> str:
+    """The first and the last time: 1946–2012, or with spaces if they hold hyphens or words."""
+    first, last = str(times[0]), str(times[-1])
+    if first == last:
+        return first
+    return f"{first}–{last}" if first.isalnum() and last.isalnum() else f"{first} – {last}"
+
+
 def overwrite_option(f: F) -> F:
     return click.option("--overwrite", is_flag=True, help="Overwrite existing output.")(f)
 
@@ -108,6 +128,7 @@ def progress_bar() -> Iterator[ProgressFn]:
         return
     from tqdm import tqdm
 
+    say_when_compiling(say)
     bar: Any = None
     stage: str | None = None  # of the bar; versions of tqdm differ in what bar.desc is
 
@@ -182,16 +203,44 @@ def _interrupts_outside() -> Iterator[Callable[[], AbstractContextManager[None]]
 def plain_warnings() -> Iterator[None]:
     """Print warnings as one sentence on standard error, without the source line that Python adds."""
 
-    def say(message: Warning | str, *_: Any, **__: Any) -> None:
-        sentence = "undertow: " + " ".join(str(message).split())
-        if "tqdm" in sys.modules:  # prints above a bar that is being drawn
-            sys.modules["tqdm"].tqdm.write(sentence, file=sys.stderr)
-        else:
-            click.echo(sentence, err=True)
-
     with warnings.catch_warnings():
-        warnings.showwarning = say
+        warnings.showwarning = show_warning
         yield
+
+
+def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    signal_answered()  # a fit that Ctrl-C ended warns, and is then saved
+    say(message)
+
+
+def say(message: object) -> None:
+    """Print one sentence on standard error, above a bar that is being drawn."""
+    sentence = "undertow: " + " ".join(str(message).split())
+    if "tqdm" in sys.modules:
+        sys.modules["tqdm"].tqdm.write(sentence, file=sys.stderr)
+    else:
+        click.echo(sentence, err=True)
+
+
+@contextmanager
+def reuse_said() -> Iterator[None]:
+    """Say it on standard error when what is there already is reused."""
+
+    class Say(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            say(record.getMessage())
+
+    logger, handler = logging.getLogger("undertow.reuse"), Say()
+    level, propagate = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagate
 
 
 def show(facts: dict[str, Any], as_json: bool) -> None:

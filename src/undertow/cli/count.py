@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +47,11 @@ def command(**given: Any) -> None:
     INPUTS is one corpus directory; or text files, from which a corpus is first built next to the output; or several
     counts directories with the same vocabulary, which are summed. If interrupted, run the same command again to resume.
     """
-    from undertow.atomic import check_directory_target
-    from undertow.text.lag_counts import COUNTS, LagCounts, read_counts_manifest
+    from undertow.text.lag_counts import LagCounts, read_counts_manifest
 
     inputs, out, overwrite = given["inputs"], Path(given["out"]), given["overwrite"]
     kind = one_kind(inputs)
-    check_directory_target(out, COUNTS, overwrite=overwrite)  # before anything is read
+    check_place(out, given)
     facts: dict[str, Any] = {"counts": given["out"]}
     with progress_bar() as progress, requested_engine(given) as engine:
         if kind == "counts":
@@ -60,7 +60,9 @@ def command(**given: Any) -> None:
         else:
             corpus = open_or_build(inputs, sibling(out, ".counts", ".corpus"), kind, given, progress)
             facts["corpus"] = str(corpus.path)
-            counts = count_into(out, corpus, given["lags"], given, engine, progress, across=given["across"])
+            counts = count_into(
+                out, corpus, given["lags"], given, engine, progress, across=given["across"], overwrite=overwrite
+            )
     manifest = read_counts_manifest(out)  # its sums, so that the counts need not be read again
     facts |= {
         "tokens": counts.n_tokens,
@@ -73,8 +75,26 @@ def command(**given: Any) -> None:
     show(facts, given["as_json"])
 
 
+def check_place(out: Path, given: dict[str, Any]) -> None:
+    """Refuse a place that cannot be written before any text is read; what stands there is compared later."""
+    from undertow.atomic import check_directory_target
+    from undertow.recipe import read_recipe
+    from undertow.text.lag_counts import COUNTS
+
+    if not out.is_dir() or out.is_symlink() or given["overwrite"] or read_recipe(out) is None:
+        check_directory_target(out, COUNTS, overwrite=given["overwrite"])
+
+
 def count_into(
-    out: Path, corpus: Any, lags: int, given: dict[str, Any], engine: Any, progress: Any, *, across: bool = False
+    out: Path,
+    corpus: Any,
+    lags: int,
+    given: dict[str, Any],
+    engine: Any,
+    progress: Any,
+    *,
+    across: bool = False,
+    overwrite: bool = False,
 ) -> Any:
     from undertow.text.lag_counts import LagCounts
 
@@ -86,7 +106,7 @@ def count_into(
         engine=engine,
         out=out,
         memory=given["memory"],
-        overwrite=given["overwrite"],
+        overwrite=overwrite,
         progress=progress,
     )
 
@@ -118,13 +138,22 @@ def kind_of(path: str) -> str:
 
 
 def open_or_build(inputs: tuple[str, ...], beside: Path, kind: str, given: dict[str, Any], progress: Any) -> Any:
-    """Open the given corpus, or build one from text files in the directory `beside`."""
+    """Open the given corpus, or build one from text files in the directory `beside`.
+
+    A corpus of the same text that is there already is reused; if it is another, the new one is named apart.
+    """
+    from undertow.recipe import name_apart
     from undertow.text.corpus import Corpus
+    from undertow.text.corpus_build import CORPUS, corpus_recipe
 
     if kind != "text":
         return Corpus.open(inputs[0])
-    built = build_arguments(given) | {"n_jobs": given["jobs"], "overwrite": given["overwrite"]}
-    return Corpus.build(list(inputs), beside, progress=progress, memory=given.get("memory"), **built)
+    options = build_arguments(given)
+    if os.path.lexists(beside):
+        beside = name_apart(beside, CORPUS, corpus_recipe(inputs, **options))
+    return Corpus.build(
+        list(inputs), beside, progress=progress, memory=given.get("memory"), n_jobs=given["jobs"], **options
+    )
 
 
 def sibling(path: Path, suffix: str, other: str) -> Path:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from undertow.cli.common import json_option, overwrite_option, progress_bar, show
+from undertow.cli.common import json_option, kind_options, overwrite_option, progress_bar, show, time_range
 
 
 @click.command()
@@ -38,6 +38,11 @@ from undertow.cli.common import json_option, overwrite_option, progress_bar, sho
     show_default=True,
     help="Drop rows and columns seen at fewer times.",
 )
+@click.option("--min-row-count", type=float, help="The same for rows alone.  [default: --min-count]")
+@click.option("--min-column-count", type=float, help="The same for columns alone.  [default: --min-count]")
+@click.option("--min-row-times", type=click.IntRange(1), help="The same for rows alone.  [default: --min-times]")
+@click.option("--min-column-times", type=click.IntRange(1), help="The same for columns alone.  [default: --min-times]")
+@kind_options
 @click.option("--stop-words", is_flag=True, help="Drop English stop words from the columns.")
 @overwrite_option
 @json_option
@@ -51,13 +56,22 @@ def command(
     n_columns: int | None,
     min_count: float,
     min_times: int,
+    min_row_count: float | None,
+    min_column_count: float | None,
+    min_row_times: int | None,
+    min_column_times: int | None,
+    row_name: str | None,
+    column_name: str | None,
     stop_words: bool,
     overwrite: bool,
     as_json: bool,
 ) -> None:
-    """Count (time, row, column) events in JSON lines, one document per line, and write them as a table.
+    """Count (time, row, column) events in dated documents and write them as a table.
 
-    Every row name of a document is counted with each of its columns. INPUTS may be compressed (gz, xz, bz2, zst).
+    INPUTS are JSON lines, CSV or TSV files with a field for each of the three (a ; separates the names of a CSV field);
+    or text files with a date in their names, such as 1970/ALB_25_1970.txt, whose row is the rest of the name (ALB), or
+    with --rows folder the folder; or folders of such files. Every row name of a document is counted with each of its
+    columns. Files may be compressed (gz, xz, bz2, zst).
     """
     from undertow.atomic import check_file_target
     from undertow.progress import Progress
@@ -78,9 +92,15 @@ def command(
             rows=rows,
             columns=columns,
             stop_words=ENGLISH if stop_words else (),
+            kind_names=(row_name or rows, column_name or columns) if row_name or column_name else None,
             progress=lambda done: progress(Progress("read", done, None, "document")),
         )
-    events = events.select(n_rows=n_rows, n_columns=n_columns, min_count=min_count, min_times=min_times)
+    events = events.select(
+        n_rows=n_rows,
+        n_columns=n_columns,
+        min_count=tuple(min_count if x is None else x for x in (min_row_count, min_column_count)),  # type: ignore[arg-type]
+        min_times=tuple(min_times if x is None else x for x in (min_row_times, min_column_times)),  # type: ignore[arg-type]
+    )
     if out == "-":
         for line in event_lines(events):
             sys.stdout.write(line)
@@ -88,10 +108,10 @@ def command(
     write_events(events, out, overwrite=overwrite)
     facts: dict[str, Any] = {
         "events": out,
-        "times": [str(events.times[0]), str(events.times[-1])],
+        "times": [str(events.times[0]), str(events.times[-1])] if as_json else time_range(events.times),
         "steps": len(events.times),
-        rows: len(events.row_names),
-        columns: len(events.column_names),
+        events.kind_names[0]: len(events.row_names),
+        events.kind_names[1]: len(events.column_names),
         "different_events": events.n_events,
         "counts": events.total,
     }

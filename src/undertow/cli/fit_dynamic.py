@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from undertow.cli.common import jobs_option, json_option, overwrite_option
+from undertow.cli.common import jobs_option, json_option, kind_options, overwrite_option, time_range
 from undertow.cli.fitting import Options, fit_and_save, model_options
 from undertow.models.dynamic.model import DynamicEmbedding  # not late: --help shows its defaults
 
@@ -30,6 +30,7 @@ OPTIONS: Options = {
 @click.argument("events", type=click.Path())
 @click.option("-o", "--out", required=True, type=click.Path(), help="Model directory to write.")
 @model_options(DynamicEmbedding, OPTIONS)
+@kind_options
 @jobs_option
 @overwrite_option
 @json_option
@@ -39,13 +40,19 @@ def command(**given: Any) -> None:
     EVENTS is a CSV, TSV or JSON lines file of (time, row, column, count), such as `undertow events` writes. Ctrl-C
     keeps the last finished iteration and saves it; after a kill the same command goes on.
     """
-    from undertow.text.events import Events
+    from undertow.text.events import Events, check_kinds
 
     settings = {parameter: given[parameter] for parameter, _, _ in OPTIONS.values()}
     model = DynamicEmbedding(n_jobs=given["jobs"], **settings)
 
+    def renamed(events: Events) -> Events:
+        names = [given["row_name"], given["column_name"]]
+        kinds = check_kinds([name or kind for name, kind in zip(names, events.kind_names, strict=True)])
+        return Events(events.times, events.gaps, events.row_names, events.column_names, events.tables, kinds)
+
     def report(events: Events) -> dict[str, Any]:
         return {
+            "times": time_range(events.times),
             "steps": len(events.times),
             events.kind_names[0]: len(events.row_names),
             events.kind_names[1]: len(events.column_names),
@@ -60,7 +67,7 @@ def command(**given: Any) -> None:
     fit_and_save(
         model,
         given,
-        read=lambda progress, engine, facts: Events.build(given["events"]),
+        read=lambda progress, engine, facts: renamed(Events.build(given["events"])),
         report=report,
         planned=model.n_iter,
         unit="iteration",

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from undertow.cli.fitting import Options, fit_and_save, model_options, open_or_read, size_of, text_options
+from undertow.models.grammar.init import INITS, LEANS
 from undertow.models.grammar.model import (
     Grammar,
 )  # not late: --help shows its defaults, and they are written there alone
@@ -16,7 +17,9 @@ OPTIONS: Options = {
     "--nonterminals": ("n_nonterminals", click.IntRange(1), "Number of symbols of phrases."),
     "--preterminals": ("n_preterminals", click.IntRange(1), "Number of symbols of words."),
     "--rank": ("rank", click.IntRange(1), "Features between a rule's symbol and its children."),
-    "--init": ("init", click.Choice(["auto", "clusters", "random"]), "Where EM begins."),
+    "--init": ("init", click.Choice(["auto", *INITS]), "Where EM begins."),
+    "--restarts": ("n_restarts", click.IntRange(1), "Random starts; 5 for an agreement of trees, else 1."),
+    "--lean": ("lean", click.Choice(LEANS), "The side to which the first trees branch."),
     "--iterations": ("n_iter", click.IntRange(1), "Passes over the text."),
     "--chunks": ("n_chunks", click.IntRange(1), "Parts of the text after which parameters are renewed."),
     "--smoothing": ("smoothing", float, "Multiplies all pseudo-counts; 0 is maximum likelihood."),

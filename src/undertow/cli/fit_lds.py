@@ -8,12 +8,11 @@ from typing import Any
 import click
 
 from undertow.cli.common import Size
-from undertow.cli.count import count_into, one_kind, sibling
+from undertow.cli.count import count_into, one_kind, open_or_build, sibling
 from undertow.cli.fitting import (
     Options,
     fit_and_save,
     model_options,
-    open_or_build_again,
     size_of,
     text_options,
 )
@@ -71,8 +70,8 @@ def command(**given: Any) -> None:
 
 def open_or_count(lags: int, given: dict[str, Any], engine: Any, progress: ProgressFn, facts: dict[str, Any]) -> Any:
     """The counts to fit: those given, or those of the corpus or text, written beside the model and named in facts."""
-    from undertow.atomic import check_directory_target
-    from undertow.text.lag_counts import COUNTS, LagCounts
+    from undertow.recipe import name_apart
+    from undertow.text.lag_counts import COUNTS, LagCounts, counts_recipe
 
     inputs = given["inputs"]
     kind = one_kind(inputs)
@@ -81,14 +80,7 @@ def open_or_count(lags: int, given: dict[str, Any], engine: Any, progress: Progr
             raise InputError("Several counts are fitted as their sum: add them first, with undertow count.")
         return LagCounts.open(inputs[0])
     beside = sibling(Path(given["out"]), ".lds", ".counts")
-    if given["mark"].exists() and beside.exists():  # an interrupted run of the same command made them
-        counts = LagCounts.open(beside)
-        if counts.lags == lags:
-            facts["counts"] = str(beside)
-            return counts
-    if beside.exists() and not given["overwrite"]:
-        raise InputError(f"{beside} exists already: fit these counts, give the model another name, or add --overwrite.")
-    check_directory_target(beside, COUNTS, overwrite=given["overwrite"])
-    corpus = open_or_build_again(inputs, sibling(beside, ".counts", ".corpus"), kind, given, progress)
+    corpus = open_or_build(inputs, sibling(beside, ".counts", ".corpus"), kind, given, progress)
+    beside = name_apart(beside, COUNTS, counts_recipe(corpus, lags, across=False))
     facts |= {"corpus": str(corpus.path), "counts": str(beside)}
     return count_into(beside, corpus, lags, given, engine, progress)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import os
 import re
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,12 +23,12 @@ from undertow.cli.common import (
     show,
 )
 from undertow.cli.count import one_kind, open_or_build, sibling
-from undertow.cli.reading_options import build_arguments, reading_options
+from undertow.cli.reading_options import build_arguments, reading_options, reading_parameters
 from undertow.errors import InputError
 from undertow.progress import Progress, ProgressFn
 
 F = TypeVar("F", bound=Callable[..., Any])
-WORK = re.compile(r"[a-z-]+-[0-9a-f]{24}")  # names of checkpoints and of the mark in the staging directory of a model
+WORK = re.compile(r"[a-z-]+-[0-9a-f]{24}")  # names of checkpoints in the staging directory of a model
 Options = dict[str, tuple[str, Any, str]]  # option -> parameter of the model, type, help
 
 
@@ -54,6 +55,10 @@ def text_options(f: F) -> F:
     return f
 
 
+class Unfinished(Exception):
+    """Raised through the staging directory of a fit that Ctrl-C ended, so that it stays, with its checkpoint."""
+
+
 def fit_and_save(
     model: Any,
     given: dict[str, Any],
@@ -66,44 +71,123 @@ def fit_and_save(
 ) -> None:
     """Read, fit under a bar, save and show: `read` gives what to fit and may add to the facts, `report` the others.
 
-    Settings and the target are checked before anything is read. While the command runs, checkpoints of the fit lie in
-    the target's `.partial` directory, so that the same command goes on after a kill; they are removed with it at the
-    end. `given["mark"]` is a file there that says that the corpus and the counts beside the model are of the same text.
+    Settings and the target are checked before anything is read: a model of the same recipe is reused, or continued if
+    Ctrl-C ended its fit. While the command runs, checkpoints of the fit lie in the target's `.partial` directory, so
+    that the same command goes on after a kill; they are removed with it when the fit is finished.
     """
     from undertow.atomic import resumable_staging
-    from undertow.storage import check_target
+    from undertow.models.checkpoint import Checkpoint
+    from undertow.recipe import Target, check_target
+    from undertow.storage import MODEL
 
     began = time.perf_counter()
-    out, overwrite = given["out"], given["overwrite"]
+    out, overwrite = Path(os.path.abspath(given["out"])), given["overwrite"]
     model._check_params()
-    check_target(out, overwrite)
-    facts: dict[str, Any] = {"model": out}
+    check_place(out, overwrite)
+    made = fit_recipe(given)
+    facts: dict[str, Any] = {"model": given["out"]}
+    state = check_target(out, MODEL, made, overwrite=overwrite)
+    if state is Target.REUSE:
+        show(facts | {"reused": True}, given["as_json"])
+        return
     with (
+        contextlib.suppress(Unfinished),
         progress_bar() as progress,
         requested_engine(given) as engine,
-        resumable_staging(Path(out), WORK, "fitting") as staging,
+        resumable_staging(out, WORK, "fitting") as staging,
     ):
-        given["mark"] = staging / f"inputs-{inputs_key(given)}"
         data = read(progress, engine, facts)
         progress(Progress("fit", 0, planned, unit))
         model.set_params(
             callbacks=[lambda event: progress(Progress("fit", event.iteration, event.n_iter, unit, line(event)))]
         )
-        model.fit(data, engine=engine, checkpoint=staging)
-        model.save(out, overwrite=overwrite)
+        with interrupts_noticed() as interrupted:
+            model.fit(data, engine=engine, checkpoint=Checkpoint(staging))
+        save_fit(model, out, made, interrupted, overwrite=overwrite or state is Target.CONTINUE)
     facts |= report(data)
     show(facts | {"seconds": round(time.perf_counter() - began, 1)}, given["as_json"])
 
 
-def inputs_key(given: dict[str, Any]) -> str:
-    """Hash of the input files, by name, size and time of change, and of how they are read."""
-    places = [str(p) for p in given.get("inputs", ()) or [given["events"]]]
-    facts = [(p, s.st_size, s.st_mtime_ns) for p in places if Path(p).exists() for s in [os.stat(p)]]
-    reading = build_arguments(given) if "inputs" in given else {}
-    if reading.get("vocabulary") is not None:
-        reading["vocabulary"] = reading["vocabulary"].fingerprint()
-    standard_input = os.urandom(8) if "-" in places else b""  # cannot be read again, so nothing is known to be of it
-    return hashlib.sha256(repr((places, facts, reading, standard_input)).encode()).hexdigest()[:24]
+def save_fit(model: Any, out: Path, made: Any, interrupted: list[str], *, overwrite: bool) -> None:
+    """Save a fitted model with its recipe; after Ctrl-C as unfinished, and leave what the next run goes on from."""
+    from undertow.storage import save_model
+
+    save_model(model, out, overwrite=overwrite, made=made._replace(finished=not interrupted))
+    if interrupted:
+        raise Unfinished
+
+
+def check_place(out: Path, overwrite: bool) -> None:
+    """Refuse a place that cannot be written before the inputs are hashed; a model there is compared later."""
+    from undertow.atomic import RECIPE
+    from undertow.storage import check_target
+
+    if overwrite or not (out / RECIPE).exists():
+        check_target(out, overwrite)
+
+
+@contextlib.contextmanager
+def interrupts_noticed() -> Iterator[list[str]]:
+    """Yield a list that is no longer empty when Ctrl-C has ended a fit early; the warning is shown as before."""
+    from undertow.models.fitting import InterruptedFitWarning
+
+    noticed: list[str] = []
+    shown = warnings.showwarning
+
+    def show_and_notice(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+        if issubclass(category, InterruptedFitWarning):
+            noticed.append(str(message))
+            message = f"{message} Run the same command again to go on."
+        shown(message, category, *rest, **more)
+
+    warnings.showwarning = show_and_notice
+    try:
+        yield noticed
+    finally:
+        warnings.showwarning = shown
+
+
+# options that change no bit of the result, and the inputs, which are hashed
+UNRECORDED = (
+    *("out", "inputs", "events", "overwrite", "as_json", "jobs"),
+    *("dask", "tls_ca", "tls_cert", "tls_key", "memory"),
+)
+
+
+def options_given(given: dict[str, Any], skipped: Iterable[str]) -> dict[str, Any]:
+    """The options of the command by their names on the command line."""
+    left_out = {*UNRECORDED, *skipped}
+    parameters = click.get_current_context().command.params
+    return {max(p.opts, key=len): given[p.name] for p in parameters if p.name in given and p.name not in left_out}
+
+
+def fit_recipe(given: dict[str, Any]) -> Any:
+    """What a fit depends on: the files or the directory, how text is read, and the options of the model."""
+    from undertow.recipe import recipe
+
+    options = options_given(given, {str(p.name) for p in reading_parameters()})
+    if "events" in given:
+        return recipe(hashed_inputs([given["events"]]), options)
+    if one_kind(given["inputs"]) != "text":
+        return recipe(hashed_inputs(given["inputs"]), options)
+    from undertow.text.corpus_build import corpus_recipe
+
+    text = corpus_recipe(given["inputs"], **build_arguments(given))
+    return recipe(text.inputs, {**text.options, **options})
+
+
+def hashed_inputs(names: Iterable[str]) -> list[list[str | None]]:
+    """Files by their hashes, and directories that undertow wrote by the digest in them."""
+    from undertow.files import DIGEST, read_json
+    from undertow.recipe import hashed_files
+    from undertow.storage import CONFIG
+    from undertow.text.corpus import MANIFEST
+
+    found: list[list[str | None]] = []
+    for name in names:
+        about = next((path for part in (MANIFEST, CONFIG) if (path := Path(name) / part).exists()), None)
+        found += hashed_files([name]) if about is None else [[Path(name).name, read_json(about).get(DIGEST)]]
+    return found
 
 
 def size_of(text: Any) -> dict[str, int]:
@@ -117,15 +201,7 @@ def open_or_read(given: dict[str, Any], suffix: str, progress: ProgressFn, facts
     if kind == "counts":
         raise InputError("This model is fitted to text, not to pair counts: give the corpus or its files.")
     beside = sibling(out, suffix, ".corpus")
-    if kind == "text":
-        facts["corpus"] = str(beside)
-    return open_or_build_again(inputs, beside, kind, given, progress)
-
-
-def open_or_build_again(inputs: Any, beside: Path, kind: str, given: dict[str, Any], progress: ProgressFn) -> Any:
-    """Like `open_or_build`, but what an interrupted run of the same command has built is taken over."""
-    if kind == "text" and given["mark"].exists() and beside.exists():
-        return open_or_build((str(beside),), beside, "corpus", given, progress)
     corpus = open_or_build(inputs, beside, kind, given, progress)
-    given["mark"].touch()
+    if kind == "text":
+        facts["corpus"] = str(corpus.path)
     return corpus

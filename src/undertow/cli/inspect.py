@@ -1,4 +1,4 @@
-"""undertow inspect: describe a directory without loading it."""
+"""undertow inspect: describe a directory; only the diagnostics of an HMM need the model itself."""
 
 from __future__ import annotations
 
@@ -13,11 +13,18 @@ from undertow.errors import InputError
 
 @click.command()
 @click.argument("path", type=click.Path())
+@click.option("--quick", is_flag=True, help="Read the configuration alone, without the diagnostics of an HMM.")
 @json_option
-def command(path: str, as_json: bool) -> None:
-    """Describe a corpus, counts or model directory."""
+def command(path: str, quick: bool, as_json: bool) -> None:
+    """Describe a corpus, counts or model directory, and how an HMM uses its states."""
     facts = describe(Path(path))
-    show(facts if as_json else condensed(facts), as_json)
+    shown = facts if as_json else condensed(facts)
+    if facts["kind"] == "hmm" and not quick:
+        from undertow.cli.model import open_model
+
+        found = open_model(path, "diagnose").diagnose()
+        shown = shown | ({"diagnostics": found.to_dict()} if as_json else dict(found.facts()))
+    show(shown, as_json)
 
 
 def condensed(facts: dict[str, Any]) -> dict[str, Any]:

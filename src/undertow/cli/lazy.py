@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 from collections.abc import Mapping
 from typing import Any
 
 import click
+
+from undertow.errors import short
 
 
 class LazyGroup(click.Group):
@@ -24,7 +27,19 @@ class LazyGroup(click.Group):
             return None
         command = importlib.import_module(self.verbs[cmd_name][0]).command
         assert isinstance(command, click.Command)
+        command.name = cmd_name  # in the modules each is called `command`; the reference shows this name
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, but a mistyped name gets suggestions."""
+        given = args[0] if args else ""
+        if given and not given.startswith("-") and given not in self.verbs:
+            near = difflib.get_close_matches(given.lower(), self.verbs, n=3, cutoff=0.6)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"{ctx.command_path} --help lists them."
+            raise click.UsageError(f"There is no command {short(given)}: {hint}", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -15,7 +15,8 @@ from typing import Any
 import click
 
 from undertow import __version__
-from undertow.cli.common import plain_warnings
+from undertow.cli.common import plain_warnings, reuse_said
+from undertow.cli.compiling import signal_answered, signals_answered_while_compiling
 from undertow.cli.lazy import LazyGroup
 from undertow.errors import LONGEST, UndertowError, cut
 
@@ -58,7 +59,11 @@ def cli() -> None:
 def main(args: Sequence[str] | None = None) -> None:
     """Entry point: exit codes 0, 1 (failed), 2 (bad usage), 143 (SIGTERM); an error is one sentence on stderr."""
     with _sigterm_like_ctrl_c() as is_terminated:
-        _main(args, is_terminated)
+        if threading.current_thread() is threading.main_thread():
+            with signals_answered_while_compiling(lambda number: _interrupted(number == signal.SIGTERM)):
+                _main(args, is_terminated)
+        else:
+            _main(args, is_terminated)
         if is_terminated():  # a fit keeps and saves what it has learned so far, as after Ctrl-C
             _fail("Terminated before the work was done; finished work is saved.", TERMINATED)
 
@@ -66,7 +71,8 @@ def main(args: Sequence[str] | None = None) -> None:
 def _main(args: Sequence[str] | None, is_terminated: Callable[[], bool]) -> None:
     try:
         # not cli.main(): it would turn a closed pipe into a failure and Ctrl-C into an abort
-        with plain_warnings(), cli.make_context("undertow", list(sys.argv[1:] if args is None else args)) as context:
+        given = list(sys.argv[1:] if args is None else args)
+        with plain_warnings(), reuse_said(), cli.make_context("undertow", given) as context:
             cli.invoke(context)
         sys.stdout.flush()
     except click.exceptions.Exit as e:
@@ -77,9 +83,8 @@ def _main(args: Sequence[str] | None, is_terminated: Callable[[], bool]) -> None
     except click.ClickException as e:
         _fail(e.format_message())
     except KeyboardInterrupt:
-        what, code = ("Terminated", TERMINATED) if is_terminated() else ("Interrupted", 1)
-        kept = "finished work is kept if the command is resumable: run it again to continue."
-        _fail(f"{what}; {kept}", code)
+        signal_answered()
+        _interrupted(is_terminated())
     except UndertowError as e:
         _fail(str(e))
     except BrokenPipeError:
@@ -97,6 +102,11 @@ def _main(args: Sequence[str] | None, is_terminated: Callable[[], bool]) -> None
         _fail(
             f"This is a bug in undertow ({type(e).__name__}: {_one_line(e)}): set UNDERTOW_DEBUG=1 for the traceback."
         )
+
+
+def _interrupted(terminated: bool) -> None:
+    what, code = ("Terminated", TERMINATED) if terminated else ("Interrupted", 1)
+    _fail(f"{what}; finished work is kept if the command is resumable: run it again to continue.", code)
 
 
 def _one_line(e: object) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from undertow.cli.common import say
+from undertow.cli.compiling import say_when_compiling
 from undertow.errors import InputError
 
 
@@ -11,6 +13,7 @@ def open_model(path: str, *abilities: str) -> Any:
     """Load a model that has the methods a command needs; an error names the kinds that have them."""
     from undertow.storage import load_model
 
+    say_when_compiling(say)
     model = load_model(path)
     for ability in abilities:
         if not hasattr(type(model), ability):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -38,10 +39,11 @@ VOCABULARY_OPTIONS = (
 RULE_OPTIONS = (
     click.option(
         "--tokenizer",
-        type=click.Choice(["words", "spaces"]),
+        type=click.Choice(["words", "spaces", "jieba", "pythainlp", "icu"]),
         default="words",
         show_default=True,
-        help="words: the built-in rules; spaces: split at white space, for pretokenized text.",
+        help="words: the built-in rules; spaces: split at white space, for pretokenized text; jieba, pythainlp, icu: "
+        "these libraries, for languages without spaces.",
     ),
     click.option("--lower", is_flag=True, help="Lowercase the text."),
     click.option(
@@ -57,6 +59,13 @@ RULE_OPTIONS = (
         default="split",
         show_default=True,
         help="split: split words at hyphens; keep: leave them.",
+    ),
+    click.option(
+        "--symbols",
+        type=click.Choice(["whole", "split"]),
+        default="whole",
+        show_default=True,
+        help="whole: keep web addresses, hashtags, mentions and emoji; split: take them apart.",
     ),
 )
 TEXT_OPTIONS = (
@@ -119,6 +128,15 @@ END_OPTIONS = (
 def reading_options(f: F) -> F:
     """All options that `build_arguments` uses."""
     return _all((*VOCABULARY_OPTIONS, *TEXT_OPTIONS, *END_OPTIONS), f)
+
+
+def reading_parameters() -> list[click.Parameter]:
+    """The parameters that `reading_options` adds."""
+
+    @reading_options
+    def nothing() -> None: ...
+
+    return list(click.command()(nothing).params)
 
 
 def text_options(f: F) -> F:
@@ -187,12 +205,17 @@ def rule(given: dict[str, Any], *, sentences: str) -> Tokenizer:
         numbers=given["numbers"],
         hyphens=given["hyphens"],
         sentences=sentences,
+        symbols=given["symbols"],
     )
 
 
 def with_model_tokenizer(given: dict[str, Any], model: Any) -> dict[str, Any]:
     """The options, where those not given on the command line are those of the model's training text."""
-    own = getattr(model, "tokenizer_", None) or {}
+    from undertow.text.segmenters import LIBRARIES
+    from undertow.text.tokenizer import TokenizerWarning, tokenizer_from, tokenizer_options
+
+    described = getattr(model, "tokenizer_", None) or {}
+    own = tokenizer_options(described)
     context = click.get_current_context()
     names = {
         "tokenizer": "rule",
@@ -200,6 +223,7 @@ def with_model_tokenizer(given: dict[str, Any], model: Any) -> dict[str, Any]:
         "numbers": "numbers",
         "hyphens": "hyphens",
         "sentences": "sentences",
+        "symbols": "symbols",
     }
     inherited = {
         option: own[key]
@@ -209,4 +233,13 @@ def with_model_tokenizer(given: dict[str, Any], model: Any) -> dict[str, Any]:
         and own["rule"] != "callable"
         and context.get_parameter_source(option) == ParameterSource.DEFAULT
     }
+    if "tokenizer" in inherited and own["rule"] in LIBRARIES:
+        tokenizer_from(described)  # whether the library is there, in the same version
+    if own.get("rule") == "callable" and context.get_parameter_source("tokenizer") == ParameterSource.DEFAULT:
+        warnings.warn(
+            f"The model's text was split by the function {own['name']}, which is not saved with it, and this text by "
+            "the rule words: split it by that function and give it with --tokenizer spaces.",
+            TokenizerWarning,
+            stacklevel=2,
+        )
     return {**given, **inherited}

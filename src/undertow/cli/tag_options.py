@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -67,6 +68,15 @@ def model_options(f: F) -> F:
             "--pieces", is_flag=True, help="Let each --model read the parts of words that its tokenizer splits."
         ),
         click.option(
+            "--casing",
+            "casings",
+            multiple=True,
+            type=click.Choice(["spelled", "known", "frequent"]),
+            help="How words are looked up in a --model: as they are spelled; known: in another casing if the model "
+            "does not have them; frequent: also in a more frequent casing. One for all, or one per --model.  "
+            "[default: spelled]",
+        ),
+        click.option(
             "--model-window",
             "windows",
             multiple=True,
@@ -106,6 +116,7 @@ def representations(given: dict[str, Any]) -> list[Any]:
     if len(views) > len(models):
         raise click.UsageError("There are more --view than --model options: give at most one view per model.")
     scales, windows = _per_model(given, "scales", "--scale"), _per_model(given, "windows", "--model-window")
+    casings = [None if c == "spelled" else c for c in _per_model(given, "casings", "--casing")]
     if given["pieces"] and not models:
         raise click.UsageError("--pieces needs a model: give one with --model.")
     if not models:
@@ -121,6 +132,7 @@ def representations(given: dict[str, Any]) -> list[Any]:
             scale=scales[i],
             window=windows[i],
             pieces=given["pieces"],
+            casing=casings[i],
         )
         for i, path in enumerate(models)
     ]
@@ -141,9 +153,38 @@ def _per_model(given: dict[str, Any], name: str, option: str) -> list[Any]:
     return list(values) if len(values) == n else [values[0] if values else None] * n
 
 
-def columns_of(given: dict[str, Any]) -> dict[str, Any]:
-    """The columns of words and tags, saved with the tagger."""
-    return {"tags": given["tags"], "column": given["column"], "format": given["format_"]}
+def columns_of(inputs: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any]:
+    """The columns of words and tags, saved with the tagger, and whether its words are parts of multiword tokens."""
+    from undertow.text.reading import ReadingOptions
+    from undertow.text.tagged import multiword_example
+
+    example = multiword_example(inputs, ReadingOptions(format=given["format_"]))
+    columns = {"tags": given["tags"], "column": given["column"], "format": given["format_"]}
+    return columns if example is None else {**columns, "multiword": example}
+
+
+def warn_of_multiword_tokens(inputs: tuple[str, ...], given: dict[str, Any], tagger: Any) -> None:
+    """Warn if running text is given to a tagger whose training text had multiword tokens split into words."""
+    from undertow.text.reading import expand_inputs, format_of
+    from undertow.text.tagged import COLUMN_FORMATS
+
+    example = (tagger.columns_ or {}).get("multiword")
+    if example is None:
+        return
+    for name in expand_inputs(inputs):
+        format_ = given["format_"] if given["format_"] != "auto" else "text" if name == "-" else format_of(name)
+        if format_ not in COLUMN_FORMATS and given["tokenizer"] != "spaces":
+            warnings.warn(
+                f"The tagger was trained on parts of multiword tokens ({example}), and {name} is running text, where "
+                "they are in one piece: split it as the training text first, and give CoNLL-U or one word per row.",
+                MultiwordWarning,
+                stacklevel=2,
+            )
+            return
+
+
+class MultiwordWarning(UserWarning):
+    """Running text has words in one piece that the training text of a tagger had split."""
 
 
 def with_tagger_columns(given: dict[str, Any], tagger: Any, *options: str) -> dict[str, Any]:

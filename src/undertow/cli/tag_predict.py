@@ -11,7 +11,7 @@ import click
 
 from undertow.cli.common import json_option, overwrite_option, progress_bar, show
 from undertow.cli.reading_options import text_options, with_model_tokenizer
-from undertow.cli.tag_options import with_tagger_columns
+from undertow.cli.tag_options import warn_of_multiword_tokens, with_tagger_columns
 
 
 @click.command()
@@ -47,6 +47,7 @@ def command(
     opened = open_model(tagger, "evaluate")
     # not the format: labelled text is in columns, but text to tag usually is not
     given = with_tagger_columns(with_model_tokenizer(given, _with_rule(opened)), opened, "column")
+    warn_of_multiword_tokens(inputs, given, opened)
     facts: dict[str, Any] = {"tags": out, "sentences": 0, "tokens": 0}
     with ExitStack() as stack:
         progress = stack.enter_context(progress_bar())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +13,14 @@ from typing import Any
 import click
 
 from undertow.cli.common import json_option, overwrite_option, progress_bar, show
+from undertow.cli.fitting import (
+    Unfinished,
+    check_place,
+    hashed_inputs,
+    interrupts_noticed,
+    options_given,
+    save_fit,
+)
 from undertow.cli.tag_eval import table
 from undertow.cli.tag_options import columns_of, labelled_options, model_options, read_labelled, representations
 from undertow.progress import Progress
@@ -34,6 +44,7 @@ OPTIONS = {
         "l2": "--l2",
         "n_iter": "--iterations",
         "algorithm": "--algorithm",
+        "scheme": "--scheme",
         "random_state": "--seed",
         "n_jobs": "--jobs",
     },
@@ -67,6 +78,12 @@ NOT_PARAMETERS = ("text", "held_out", "work")  # of fit
     "--algorithm",
     type=click.Choice(["lbfgs", "minibatch"]),
     help="Training algorithm (crf); use 5 to 10 iterations with minibatch.  [default: lbfgs]",
+)
+@click.option(
+    "--scheme",
+    type=click.Choice(["bioes"]),
+    help="Learn spans with tags of their own for last and only tokens, where the tags are IOB2 (crf; a tagger always "
+    "does).  [default: the tags as they are]",
 )
 @click.option("--hidden", "n_hidden", type=click.IntRange(1), help="Number of hidden units (local).  [default: 25]")
 @click.option(
@@ -109,33 +126,39 @@ def command(
     each word; with --model it uses models that are fitted already. The tagger saves a copy of them. If the command is
     killed, run it again to continue.
     """
+    from undertow.recipe import Target, check_target
     from undertow.results.tagging import CRFTagger, LocalTagger, Tagger
-    from undertow.storage import check_target
+    from undertow.storage import MODEL
 
     began = time.perf_counter()
     params = chosen(kind, given)
-    check_target(out, overwrite)
+    place = Path(os.path.abspath(out))
+    check_place(place, overwrite)
     if given["text"] and given["models"]:
         raise click.UsageError("--text fits new models and --model brings fitted ones: give one of them.")
+    made = training_recipe(inputs, given)
+    state = check_target(place, MODEL, made, overwrite=overwrite)
+    if state is Target.REUSE:
+        show({"tagger": out, "reused": True}, as_json)
+        return
     features = representations(given)
     if kind == "local" and not features:
         raise click.UsageError("A local tagger needs the vectors of a model: give one with --model.")
     words, tags = read_labelled(inputs, given)
-    with progress_bar() as progress:
-        if kind == "tagger":
-            tagger: Any = Tagger("default" if given["text"] else features or None, **params)
-            other = read_labelled(given["held_out"], given) if given["held_out"] else None
-            with workplace(out, given["work"]) as work:
+    with contextlib.suppress(Unfinished), progress_bar() as progress, workplace(out, given["work"]) as work:
+        with interrupts_noticed() as interrupted:
+            if kind == "tagger":
+                tagger: Any = Tagger("default" if given["text"] else features or None, **params)
+                other = read_labelled(given["held_out"], given) if given["held_out"] else None
                 text = list(given["text"]) or None
                 tagger.fit(words, tags, text=text, validation=other, checkpoint=work, progress=progress)
-                tagger.columns_ = columns_of(given)
-                tagger.save(out, overwrite=overwrite)
-        else:
-            progress(Progress("features", 0, None, "token"))
-            tagger = (CRFTagger if kind == "crf" else LocalTagger)(features or None, **params)
-            tagger.set_params(callbacks=[lambda e: progress(_progress(e))]).fit(words, tags)
-            tagger.columns_ = columns_of(given)
-            tagger.save(out, overwrite=overwrite)
+            else:
+                progress(Progress("features", 0, None, "token"))
+                tagger = (CRFTagger if kind == "crf" else LocalTagger)(features or None, **params)
+                tagger.set_params(callbacks=[lambda e: progress(_progress(e))])
+                tagger.fit(words, tags, **({"checkpoint": work} if kind == "crf" else {}))
+        tagger.columns_ = columns_of(inputs, given)
+        save_fit(tagger, place, made, interrupted, overwrite=overwrite or state is Target.CONTINUE)
     facts = {
         "tagger": out,
         "sentences": len(words),
@@ -152,6 +175,17 @@ def command(
     show(facts, as_json)
     if scores is not None and not as_json:
         click.echo("\n".join(["", "On sentences that were held out:", *table(scores)]))
+
+
+def training_recipe(inputs: tuple[str, ...], given: dict[str, Any]) -> Any:
+    """What a tagger depends on: labelled files, text, models, and the options."""
+    from undertow.recipe import recipe
+    from undertow.text.reading import expand_inputs
+
+    files = [*expand_inputs(inputs), *given["held_out"], *given["models"]]
+    text = [t for t in given["text"] if Path(t).is_dir()] or (expand_inputs(given["text"]) if given["text"] else [])
+    skipped = ("work", "n_jobs", "held_out", "models", "text")
+    return recipe(hashed_inputs([*files, *text]), options_given(given, skipped))
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from undertow.cli.common import json_option, overwrite_option, progress_bar, show
+from undertow.cli.common import json_option, kind_options, overwrite_option, progress_bar, show
 from undertow.cli.reading_options import text_options, with_model_tokenizer
 
 
@@ -16,6 +16,7 @@ from undertow.cli.reading_options import text_options, with_model_tokenizer
 @click.argument("inputs", metavar="[TEXT]...", nargs=-1)
 @click.option("-o", "--out", required=True, type=click.Path(), help="Output file, such as page.html.")
 @click.option("--title", help="Title of the page.  [default: describes its content]")
+@kind_options
 @text_options
 @overwrite_option
 @json_option
@@ -30,6 +31,7 @@ def command(
     """
     from undertow.atomic import check_file_target
     from undertow.cli.model import open_model
+    from undertow.text.events import check_kinds
     from undertow.view.document import save_page
     from undertow.view.map_page import map_page
     from undertow.view.pages import page
@@ -37,12 +39,18 @@ def command(
     check_file_target(Path(out), overwrite=overwrite)
     opened = open_model(model)
     facts: dict[str, Any] = {}
+    names = [given["row_name"], given["column_name"]]
+    if any(names) and not hasattr(opened, "map_data"):
+        raise click.UsageError(f"--row-name and --column-name are of maps, and {model} has none.")
     if inputs:
         sentences = first_sentences(inputs, with_model_tokenizer(given, opened))
         html = page(opened, sentences, title=title)
         facts = {"sentences": len(sentences), "tokens": sum(map(len, sentences))}
     elif hasattr(opened, "map_data"):
         data = opened.map_data()
+        new = {old: name or old for old, name in zip(data.kind_names, names, strict=True)}
+        check_kinds(list(new.values()))
+        data = data._replace(kind_names=list(new.values()), kinds=[new[kind] for kind in data.kinds])
         html = map_page(data, title=title)
         facts = {"entities": len(data.names), "times": len(data.times)}
     else:

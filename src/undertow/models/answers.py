@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from undertow.tables import Table
+
 
 class Transition(NamedTuple):
     """A strong transition of the hidden state, described by words.
@@ -35,6 +37,14 @@ class WordProbability(NamedTuple):
     probability: float
 
 
+class GapWord(NamedTuple):
+    """One word of a `Gap`, as a row of its table."""
+
+    position: int
+    word: str
+    probability: float
+
+
 class Gap(NamedTuple):
     """The most probable words of one position, given all that is known on both sides of it.
 
@@ -47,7 +57,26 @@ class Gap(NamedTuple):
     """
 
     position: int
-    words: list[WordProbability]
+    words: Table[WordProbability]
+
+    def spread(self, row: int) -> list[GapWord]:
+        """A row for each word.
+
+        Parameters
+        ----------
+        row
+            The number of the gap.
+
+        Returns
+        -------
+        list of GapWord
+        """
+        return [GapWord(self.position, *word) for word in self.words]
+
+    @staticmethod
+    def spread_type() -> type[GapWord]:
+        """The class of those rows."""
+        return GapWord
 
 
 __all__ = ["Gap", "Neighbor", "Transition", "WordProbability"]

@@ -19,6 +19,7 @@ import copy
 import inspect
 import math
 import os
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
@@ -32,10 +33,15 @@ from undertow.text.tokenizer import check_rule, checked_sentences
 from undertow.text.vocabulary import Vocabulary
 
 Sentences = Corpus | Iterable[Sequence[str]]
+MOST_OF_AN_EXAMPLE = 50  # states
 
 
 class CostWarning(UserWarning):
     """What was asked for takes far more memory or time than is usual; the message estimates them."""
+
+
+class LittleTextWarning(UserWarning):
+    """There is too little text for (a part of) what was asked for; the message says for what, and what helps."""
 
 
 class TensorSpec(NamedTuple):
@@ -67,6 +73,9 @@ class Estimator(abc.ABC):
 
     retired_params: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
     """Parameters of earlier versions with the values they had: read in saved models, and dropped."""
+
+    added_params: ClassVar[Mapping[str, Any]] = {}
+    """Parameters that earlier versions did not have, with the value that their saved models get."""
     constraints: ClassVar[Mapping[str, Constraint]]
     """What each parameter of the constructor may be."""
 
@@ -236,9 +245,10 @@ class Estimator(abc.ABC):
 
     @classmethod
     def _current_params(cls, params: dict[str, Any]) -> dict[str, Any]:
-        """Saved parameters without the `retired_params` of an earlier version."""
+        """Saved parameters as this version has them: without `retired_params`, and with `added_params`."""
         retired = cls.retired_params
-        return {name: value for name, value in params.items() if name not in retired or value not in retired[name]}
+        kept = {name: value for name, value in params.items() if name not in retired or value not in retired[name]}
+        return {**cls.added_params, **kept}
 
     @classmethod
     def _upgrade(cls, state: SavedState) -> SavedState:
@@ -280,6 +290,20 @@ def as_corpus(X: Any) -> Corpus:
     if corpus.n_tokens == 0:
         raise InputError("The corpus has no tokens: a model needs some text to learn from.")
     return corpus
+
+
+def warn_of_little_text(n_states: int, what: str, parameter: str, n_tokens: int, stacklevel: int) -> None:
+    """Warn if a model has more states than its text has tokens: it can only learn the text by heart.
+
+    A few states on a few tokens are an example, and nobody takes them for a model.
+    """
+    if n_states > max(n_tokens, MOST_OF_AN_EXAMPLE):
+        warnings.warn(
+            f"{n_states:,} {what} for {n_tokens:,} tokens: the model learns the text by heart and knows no other; give "
+            f"more text, or a smaller {parameter}, such as {max(2, round(n_tokens**0.5))}.",
+            LittleTextWarning,
+            stacklevel=stacklevel + 1,
+        )
 
 
 def check_engine(who: str, engine: object) -> None:

@@ -21,6 +21,7 @@ from undertow.questions.evidence import (
     word_id,
 )
 from undertow.questions.fill import checked_observed, word_distributions
+from undertow.tables import Table
 from undertow.text.corpus import Corpus
 
 
@@ -45,6 +46,16 @@ class Comparison(NamedTuple):
     log_odds: float
 
 
+class TokenSurprise(NamedTuple):
+    """One token of a `Surprise`, as a row of its table."""
+
+    sentence: int
+    position: int
+    token: str
+    left_to_right: float
+    both_sides: float
+
+
 class Surprise(NamedTuple):
     """How surprising the tokens of a sentence are, in bits: −log2 of their probabilities.
 
@@ -61,6 +72,26 @@ class Surprise(NamedTuple):
     tokens: list[str]
     left_to_right: F64
     both_sides: F64
+
+    def spread(self, row: int) -> list[TokenSurprise]:
+        """A row for each token.
+
+        Parameters
+        ----------
+        row
+            The number of the sentence.
+
+        Returns
+        -------
+        list of TokenSurprise
+        """
+        found = zip(self.tokens, self.left_to_right.tolist(), self.both_sides.tolist(), strict=True)
+        return [TokenSurprise(row, t, *values) for t, values in enumerate(found)]
+
+    @staticmethod
+    def spread_type() -> type[TokenSurprise]:
+        """The class of those rows."""
+        return TokenSurprise
 
 
 class Change(NamedTuple):
@@ -85,11 +116,11 @@ class Change(NamedTuple):
     surprise: float
 
 
-def surprises(model: Any, X: Any) -> list[Surprise]:
+def surprises(model: Any, X: Any) -> Table[Surprise]:
     """Surprises of sentences by a model's log-probabilities of tokens, left to right and masked."""
     tokens = X.token_lists() if isinstance(X, Corpus) else X
     logs = zip(tokens, model.log_probabilities(X), model.masked_log_probabilities(X), strict=True)
-    return [Surprise(list(t), np.abs(a) / np.log(2), np.abs(b) / np.log(2)) for t, a, b in logs]
+    return Table(Surprise, (Surprise(list(t), np.abs(a) / np.log(2), np.abs(b) / np.log(2)) for t, a, b in logs))
 
 
 def masked_score(logs: Sequence[F64]) -> float:
@@ -112,17 +143,18 @@ def candidates(words: Any) -> list[str]:
     return out
 
 
-def comparisons(words: Sequence[str], p: F64) -> list[Comparison]:
+def comparisons(words: Sequence[str], p: F64) -> Table[Comparison]:
     """Comparisons of words with these probabilities, in the order given."""
     total = float(p.sum())
     share = p / total if total > 0 else np.full(len(p), 1 / len(p))
     with np.errstate(divide="ignore"):
         rest = np.array([np.delete(share, i).sum() for i in range(len(share))])
         odds = np.log(share) - np.log(rest)
-    return [Comparison(w, float(a), float(b), float(c)) for w, a, b, c in zip(words, p, share, odds, strict=True)]
+    found = zip(words, p, share, odds, strict=True)
+    return Table(Comparison, (Comparison(w, float(a), float(b), float(c)) for w, a, b, c in found))
 
 
-def compare(chain: TextChain, text: Evidence, position: Any, words: Any) -> list[Comparison]:
+def compare(chain: TextChain, text: Evidence, position: Any, words: Any) -> Table[Comparison]:
     """The probabilities of some words at a position given both sides."""
     position = read_position(position, len(text.tokens))
     words = candidates(words)
@@ -134,14 +166,14 @@ def compare(chain: TextChain, text: Evidence, position: Any, words: Any) -> list
     return comparisons(words, p[ids])
 
 
-def what_if(chain: TextChain, text: Evidence, position: Any, word: Any) -> list[Change]:
+def what_if(chain: TextChain, text: Evidence, position: Any, word: Any) -> Table[Change]:
     """What would change at every other position if this one had another word."""
     position = read_position(position, len(text.tokens))
     tokens = list(text.tokens)
     tokens[position] = chain.vocabulary.words[word_id(chain, word, "The question")]
     other = Evidence(tokens, text.states)
     (old, old_logs), (new, new_logs) = (_states_and_logs(chain, t) for t in (text, other))
-    out = []
+    out = Table(Change)
     for t, token in enumerate(text.tokens):
         if t == position:
             continue

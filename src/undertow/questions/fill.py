@@ -27,6 +27,7 @@ from undertow.questions.evidence import (
     observe_pieces,
     weights_of,
 )
+from undertow.tables import Table
 from undertow.text.vocabulary import Vocabulary
 
 
@@ -42,21 +43,23 @@ def checked_observed(chain: TextChain, text: Evidence) -> Observed:
     return observe(chain, [text])
 
 
-def fill(chain: TextChain, text: Evidence, n: int) -> list[Gap]:
+def fill(chain: TextChain, text: Evidence, n: int) -> Table[Gap]:
     """For each position that is not one known word, its n most probable words given everything else."""
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
         raise InputError(f"n={n!r} must be a whole number, at least 1.")
     observed = checked_observed(chain, text)
     where = open_positions(observed)
     distributions = word_distributions(chain, observed, where, text)
-    return [Gap(t, top_words(chain.vocabulary, p, int(n))) for t, p in zip(where, distributions, strict=True)]
+    found = zip(where, distributions, strict=True)
+    return Table(Gap, (Gap(t, top_words(chain.vocabulary, p, int(n))) for t, p in found))
 
 
-def top_words(vocabulary: Vocabulary, p: F64, n: int) -> list[WordProbability]:
+def top_words(vocabulary: Vocabulary, p: F64, n: int) -> Table[WordProbability]:
     """The n most probable words among those seen in training."""
     p = np.where(vocabulary.counts > 0, p, -1.0)
     order = np.argsort(-p, kind="stable")[:n]
-    return [WordProbability(vocabulary.words[i], float(p[i])) for i in order.tolist() if p[i] > 0]
+    found = (WordProbability(vocabulary.words[i], float(p[i])) for i in order.tolist() if p[i] > 0)
+    return Table(WordProbability, found)
 
 
 def word_distributions(chain: TextChain, observed: Observed, where: list[int], text: Evidence) -> list[F64]:

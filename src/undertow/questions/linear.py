@@ -18,6 +18,7 @@ from undertow.models.lds import queries
 from undertow.questions.evidence import Evidence, read_position
 from undertow.questions.explain import Comparison, candidates, comparisons
 from undertow.questions.fill import top_words
+from undertow.tables import Table
 
 MASKED_TOKENS = 1 << 17  # of copies of sentences, each with one token missing, that are smoothed together
 
@@ -77,16 +78,16 @@ def _distributions(model: Any, text: Evidence, where: list[int]) -> list[F64]:
     return [queries.word_distribution(_language_model(model), states[t]) for t in where]
 
 
-def fill(model: Any, text: Evidence, n: int) -> list[Gap]:
+def fill(model: Any, text: Evidence, n: int) -> Table[Gap]:
     """For each gap the n most probable words given both sides."""
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
         raise InputError(f"n={n!r} must be a whole number, at least 1.")
     where = [t for t, token in enumerate(text.tokens) if token is None]
     found = _distributions(model, text, where)
-    return [Gap(t, top_words(model.vocabulary_, p, int(n))) for t, p in zip(where, found, strict=True)]
+    return Table(Gap, (Gap(t, top_words(model.vocabulary_, p, int(n))) for t, p in zip(where, found, strict=True)))
 
 
-def compare(model: Any, text: Evidence, position: Any, words: Any) -> list[Comparison]:
+def compare(model: Any, text: Evidence, position: Any, words: Any) -> Table[Comparison]:
     """The probabilities of some words at a position given both sides."""
     position = read_position(position, len(text.tokens))
     words = candidates(words)

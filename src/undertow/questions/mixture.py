@@ -17,6 +17,7 @@ from undertow.kernels.types import F64
 from undertow.models.answers import Gap
 from undertow.questions.evidence import Evidence, TextChain
 from undertow.questions.fill import checked_observed, open_positions, top_words, word_distributions
+from undertow.tables import Table
 
 
 def chains_of(models: Sequence[Any]) -> list[TextChain]:
@@ -30,7 +31,7 @@ def chains_of(models: Sequence[Any]) -> list[TextChain]:
     return [model._chain() for model in models]
 
 
-def fill(models: Sequence[Any], weights: F64, text: Evidence, n: int) -> list[Gap]:
+def fill(models: Sequence[Any], weights: F64, text: Evidence, n: int) -> Table[Gap]:
     """For each open position its n most probable words."""
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
         raise InputError(f"n={n!r} must be a whole number, at least 1.")
@@ -44,7 +45,7 @@ def fill(models: Sequence[Any], weights: F64, text: Evidence, n: int) -> list[Ga
     share = np.exp(_log(weights) + np.array(logs) - np.logaddexp.reduce(_log(weights) + np.array(logs)))
     mixed = [sum(s * p[i] for s, p in zip(share, found, strict=True)) for i in range(len(where))]
     words = chains[0].vocabulary
-    return [Gap(t, top_words(words, np.asarray(p), int(n))) for t, p in zip(where, mixed, strict=True)]
+    return Table(Gap, (Gap(t, top_words(words, np.asarray(p), int(n))) for t, p in zip(where, mixed, strict=True)))
 
 
 def masked_log_probabilities(models: Sequence[Any], weights: F64, X: Any) -> list[F64]:

@@ -18,6 +18,7 @@ from undertow.models.base import Sentences
 from undertow.questions import mixture
 from undertow.questions.evidence import GAP_SIGN, as_evidence
 from undertow.questions.explain import masked_score
+from undertow.tables import Table
 from undertow.text.corpus import Corpus
 from undertow.text.vocabulary import Vocabulary
 
@@ -141,7 +142,7 @@ class Interpolation:
         mixed = np.logaddexp.reduce(logs + weights, axis=0) if logs.shape[1] else np.empty(0)
         return np.split(mixed, np.cumsum(lengths)[:-1]) if lengths else []
 
-    def fill(self, text: Any, n: int = 10) -> list[Gap]:
+    def fill(self, text: Any, n: int = 10) -> Table[Gap]:
         """The words of the gaps of a text, each given everything on both sides of it.
 
         Here one of the models is taken to have written the whole text, and the evidence says how probably each did.
@@ -155,7 +156,7 @@ class Interpolation:
 
         Returns
         -------
-        list of Gap
+        Table of Gap
             `position`, and `words` with their probabilities, most probable first.
 
         Raises

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from undertow.errors import InputError
+from undertow.tables import Table
 from undertow.text.lag_counts import LagCounts
 
 
@@ -24,7 +25,7 @@ class Pair(NamedTuple):
 
 def strongest_pairs(
     counts: LagCounts, k: int, n: int = 20, *, min_count: int = 5, word: str | None = None
-) -> list[Pair]:
+) -> Table[Pair]:
     """The n pairs at lag k with the largest share c/N · log(c N / (a b)) of the mutual information.
 
     a and b are how often the two words stand second and first in a pair. With `word`, only pairs that hold it. Special
@@ -33,7 +34,7 @@ def strongest_pairs(
     matrix = counts.matrix(k).tocoo()
     total = int(matrix.data.sum())
     if total == 0:
-        return []
+        return Table(Pair)
     n_words = len(counts.vocabulary)
     second = np.bincount(matrix.row, weights=matrix.data, minlength=n_words)
     first = np.bincount(matrix.col, weights=matrix.data, minlength=n_words)
@@ -48,4 +49,4 @@ def strongest_pairs(
     gain = data / total * np.log(data * (total / (second[row] * first[col])))
     best = np.argsort(-gain, kind="stable")[:n]
     words = counts.vocabulary.words
-    return [Pair(words[col[e]], words[row[e]], int(data[e]), float(gain[e])) for e in best]
+    return Table(Pair, (Pair(words[col[e]], words[row[e]], int(data[e]), float(gain[e])) for e in best))

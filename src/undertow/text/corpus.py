@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from undertow.errors import FormatError, InputError, short
 from undertow.files import DIGEST, Fields, check_fields, check_files, check_seal, read_json, reread_if_replaced
+from undertow.text.frames import text_rows
 from undertow.text.reading import ReadingOptions
-from undertow.text.tokenizer import TokenizedText, check_rule, number_sentences
+from undertow.text.tokenizer import TokenizedText, as_tokenizer, check_rule, number_sentences
 from undertow.text.vocabulary import UNKNOWN, Vocabulary
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Corpus:
     """A corpus: sentences as arrays of word ids, with a vocabulary.
 
     Use `Corpus.build` to read text files into a directory, `Corpus.open` to memory-map such a directory, and
-    `Corpus.from_sentences` for a corpus in memory.
+    `Corpus.from_sentences` or `Corpus.from_documents` for a corpus in memory.
 
     Parameters
     ----------
@@ -242,6 +243,84 @@ class Corpus:
         text = number_sentences(sentences)
         if not len(text.ids):
             raise InputError("There is no token in these sentences: a corpus needs at least one.")
+        return cls._from_tokens(
+            text,
+            vocab_size=vocab_size,
+            min_count=min_count,
+            vocabulary=vocabulary,
+            boundary=boundary,
+            unknown_classes=unknown_classes,
+        )
+
+    @classmethod
+    def from_documents(
+        cls,
+        documents: Any,
+        text_field: str = "text",
+        *,
+        tokenizer: Any = None,
+        vocab_size: int | None = None,
+        min_count: int = 1,
+        vocabulary: Vocabulary | None = None,
+        boundary: str | None = None,
+        unknown_classes: bool = False,
+    ) -> Corpus:
+        """Make a corpus in memory from texts: rows of a table, or strings.
+
+        Parameters
+        ----------
+        documents
+            A DataFrame of pandas or Polars, an Arrow table, a `datasets.Dataset` of Hugging Face, any iterable of
+            dictionaries, or an iterable of strings. Line ends in a text end paragraphs, as in files.
+        text_field
+            The column or field of the text.
+        tokenizer
+            A `Tokenizer`, "words", "spaces", or a callable line → tokens.
+        vocab_size, min_count, vocabulary, boundary, unknown_classes
+            As in `from_sentences`.
+
+        Returns
+        -------
+        Corpus
+
+        Raises
+        ------
+        InputError
+            If a row has no such field, a text is not a string, or there is no token.
+
+        Examples
+        --------
+        >>> from undertow import Corpus
+        >>> corpus = Corpus.from_documents([{"text": "The river is wide."}, {"text": "It runs to the sea."}])
+        >>> next(corpus.token_lists())
+        ['The', 'river', 'is', 'wide', '.']
+        """
+        rule = as_tokenizer(tokenizer)
+        text = rule.tokenize("\n".join(text_rows(documents, text_field)).encode("utf-8"))
+        if not len(text.ids):
+            raise InputError("There is no token in these documents: a corpus needs at least one.")
+        return cls._from_tokens(
+            text,
+            vocab_size=vocab_size,
+            min_count=min_count,
+            vocabulary=vocabulary,
+            boundary=boundary,
+            unknown_classes=unknown_classes,
+            manifest={"tokenizer": rule.describe()},
+        )
+
+    @classmethod
+    def _from_tokens(
+        cls,
+        text: TokenizedText,
+        *,
+        vocab_size: int | None,
+        min_count: int,
+        vocabulary: Vocabulary | None,
+        boundary: str | None,
+        unknown_classes: bool,
+        manifest: dict[str, Any] | None = None,
+    ) -> Corpus:
         counts = zip((t.decode("utf-8") for t in text.types), text.counts.tolist(), strict=True)
         vocabulary = choose_vocabulary(
             counts,
@@ -255,7 +334,8 @@ class Corpus:
         ids = encode_part(text, vocabulary)
         lengths = text.lengths + (vocabulary.boundary_id is not None)
         offsets = np.concatenate(([0], np.cumsum(lengths)))
-        return cls(ids, offsets, vocabulary.with_counts(np.bincount(ids, minlength=len(vocabulary))))
+        known = vocabulary.with_counts(np.bincount(ids, minlength=len(vocabulary)))
+        return cls(ids, offsets, known, manifest=manifest)
 
     @classmethod
     def build(cls, inputs: Any, path: str | Path, **options: Any) -> Corpus:

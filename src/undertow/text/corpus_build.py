@@ -18,7 +18,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from undertow.engine import count_workers, map_reduce, open_engine
 from undertow.errors import FormatError, InputError
 from undertow.files import describe_files, write_array, write_sealed
 from undertow.progress import Progress, ProgressFn
+from undertow.recipe import Recipe, Target, check_target, hashed_files, recipe, write_recipe
 from undertow.text.corpus import (
     FORMAT,
     MANIFEST,
@@ -35,11 +36,13 @@ from undertow.text.corpus import (
     TOKENS,
     VERSION,
     VOCABULARY,
+    Corpus,
     choose_vocabulary,
     encode_part,
 )
 from undertow.text.counting import WORKER_BYTES, resident_bytes
 from undertow.text.reading import Chunk, ReadingOptions, ReadingReport, expand_inputs, read_chunks
+from undertow.text.segmenters import Clauses
 from undertow.text.tokenizer import CallableTokenizer, TokenFn, TokenizedText, Tokenizer, as_tokenizer
 from undertow.text.vocabulary import Vocabulary
 from undertow.text.word_counts import PREFIX, WordCounts
@@ -62,6 +65,7 @@ class BuildReport(NamedTuple):
     reading: ReadingReport
     parts: int  # pieces the text was cut into
     reused: int  # of these, made by an earlier run that did not finish
+    whole: bool = False  # the corpus was there already, made from the same files with the same options
 
 
 class Job(NamedTuple):
@@ -118,7 +122,8 @@ def build_corpus(
         A limit in bytes for all processes together: fewer work at once, and words are counted in files if they do not
         fit. The vocabulary itself must fit.
     overwrite
-        Replace an existing corpus directory.
+        Replace an existing corpus directory. Without it, one that was made from the same files with the same options
+        is reused, and any other is an error.
     progress
         Called with a `Progress` while reading.
 
@@ -144,8 +149,24 @@ def build_corpus(
     if keep_empty and boundary is None:
         raise InputError("keep_empty needs a boundary word: without one an empty line leaves no trace.")
     path = Path(os.path.abspath(path))
-    check_directory_target(path, CORPUS, overwrite=overwrite)
+    if path.is_symlink() or not path.is_dir():
+        check_directory_target(path, CORPUS, overwrite=overwrite)  # before the inputs are hashed
     sources = expand_inputs(inputs)
+    made = corpus_recipe(
+        sources,
+        vocab_size=vocab_size,
+        min_count=min_count,
+        vocabulary=vocabulary,
+        tokenizer=rule,
+        boundary=boundary,
+        unknown_classes=unknown_classes,
+        keep_empty=keep_empty,
+        reading=options,
+    )
+    if check_target(path, CORPUS, made, overwrite=overwrite) is Target.REUSE:
+        manifest = Corpus.open(path).manifest  # with its hashes checked
+        found = ReadingReport(len(sources), manifest["text_bytes"], 0, manifest["cut_lines"], manifest["bad_utf8"])
+        return BuildReport(found, 0, 0, whole=True)
     with resumable_staging(path, PART, "building a corpus") as staging:
         report = ReadingReport()
         total = sum(os.path.getsize(s) for s in sources if s != "-") if "-" not in sources else None
@@ -157,6 +178,7 @@ def build_corpus(
         counts: WordCounts | None = None
         parts: list[str] = []
         reused = 0
+        clauses = Clauses()
 
         def jobs() -> Iterator[Job]:
             nonlocal reused
@@ -179,6 +201,8 @@ def build_corpus(
             if counts is None:  # by now what reading and cutting take is in memory
                 counts = WordCounts(staging, _room_for_words(memory))
             counts.add(text.types, text.counts.tolist())
+            if isinstance(rule, Tokenizer) and rule.rule == "words":
+                clauses.add(text.types, text.counts)
             return n_sentences + len(text.lengths)
 
         make = functools.partial(make_part, tokenizer=rule, keep_empty=keep_empty)
@@ -186,6 +210,7 @@ def build_corpus(
             n_sentences = map_reduce(make, jobs(), fold, initial=0, engine=engine)
         if not counts and not (keep_empty and n_sentences):
             raise InputError(f"There is no word in {', '.join(sources)}: check the files and their format.")
+        clauses.warn(report.bytes, stacklevel=2)
         chosen = choose_vocabulary(
             _checked(counts.pairs() if counts else iter(()), vocab_size, min_count, memory),
             n_sentences,
@@ -214,9 +239,39 @@ def build_corpus(
             "bad_utf8": report.bad_utf8,
             "files": describe_files(ready, [TOKENS, OFFSETS, VOCABULARY]),
         }
+        write_recipe(ready, made)
         write_sealed(ready / MANIFEST, manifest)
         install_directory(staging, path, CORPUS, overwrite=overwrite)
     return BuildReport(report, len(parts), reused)
+
+
+def corpus_recipe(
+    inputs: Sequence[str | Path],
+    *,
+    vocab_size: int | None = 50_000,
+    min_count: int = 1,
+    vocabulary: Vocabulary | None = None,
+    tokenizer: Tokenizer | CallableTokenizer | TokenFn | str | None = None,
+    boundary: str | None = None,
+    unknown_classes: bool = True,
+    keep_empty: bool = False,
+    reading: ReadingOptions | None = None,
+) -> Recipe:
+    """What a corpus of these inputs and options depends on; the options are those of `build_corpus`."""
+    rule = as_tokenizer(tokenizer).describe()
+    options: dict[str, Any] = {
+        "vocab_size": None if vocabulary is not None else vocab_size,
+        "min_count": min_count,
+        "vocabulary": None if vocabulary is None else vocabulary.fingerprint()[:12],
+        "boundary": boundary or (None if vocabulary is None else vocabulary.boundary),
+        "unknown_classes": unknown_classes,
+        "keep_empty": keep_empty,
+        **{"tokenizer" if name == "rule" else f"tokenizer {name}": value for name, value in rule.items()},
+        **(reading or ReadingOptions())._asdict(),
+    }
+    # a function is known by its name alone and may do something else today: its corpus is never taken for the same
+    files = hashed_files(expand_inputs(inputs))
+    return recipe([[name, None] for name, _ in files] if rule["rule"] == "callable" else files, options)
 
 
 def _room_for_words(memory: int | None) -> int | None:

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from undertow.errors import InputError
-from undertow.text.event_files import json_lines
+from undertow.text.event_files import dated_file, json_lines, suffix_of, table_documents, text_lines
 from undertow.text.events import Events, EventsBuilder, check_kinds, clean_count, clean_name
+from undertow.text.frames import dict_rows, is_frame
+from undertow.text.reading import expand_inputs
 from undertow.text.tokenizer import Tokenizer
 
 _MISSING = object()
@@ -38,9 +40,12 @@ def events_from_documents(
     Parameters
     ----------
     documents
-        Names of JSON lines files, or dictionaries.
+        Names of files, or dictionaries. JSON lines; CSV and TSV with a header, where ";" separates the names of a
+        field; text files with a date in their names (`1970/ALB_25_1970.txt`), whose rows are the rest of the name, or
+        the folder if `rows` is "folder"; folders of these; and patterns; or a
+        DataFrame of pandas or Polars, an Arrow table, rows of `datasets`.
     time, rows, columns
-        The names of the fields.
+        The names of the fields; of text files what they are called.
     tokenizer
         A callable text → sentences of words, instead of the default tokenizer.
     stop_words
@@ -68,7 +73,7 @@ def events_from_documents(
     """
     builder = EventsBuilder()
     words = _WordCounter(tokenizer, frozenset(stop_words))
-    for k, (place, document) in enumerate(_documents(documents)):
+    for k, (place, document) in enumerate(_documents(documents, (time, rows, columns))):
         when = _field(document, time, place)
         row_counts = _names(_field(document, rows, place), "row", f"{place}: the field {rows!r}", None)
         column_counts = _names(_field(document, columns, place), "column", f"{place}: the field {columns!r}", words)
@@ -85,18 +90,52 @@ def events_from_documents(
     return builder.finish(times=None, kind_names=check_kinds(kind_names or kinds))
 
 
-def _documents(documents: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+def _documents(documents: Any, fields: tuple[str, str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
     if isinstance(documents, str | os.PathLike):
         documents = [documents]
+    if is_frame(documents):
+        documents = dict_rows(documents)
     if not isinstance(documents, Iterable):
         raise InputError(f"Documents cannot be {type(documents).__name__}: give a path or an iterable of dictionaries.")
     for k, item in enumerate(documents):
         if isinstance(item, str | os.PathLike):
-            yield from json_lines(os.fspath(item))
+            for name in _files(os.fspath(item)):
+                yield from _file_documents(name, fields)
         elif isinstance(item, dict):
             yield f"document {k}", item
         else:
             raise InputError(f"document {k} is {type(item).__name__}, and must be a dictionary.")
+
+
+def _files(name: str) -> Iterator[str]:
+    """The files that a name stands for: those in a folder, those of a pattern, or the one."""
+    if os.path.isdir(name):
+        found = [
+            os.path.join(folder, file)
+            for folder, _, files in os.walk(name)
+            for file in files
+            if not file.startswith(".")
+        ]
+        if not found:
+            raise InputError(f"{name} is an empty folder: give one with files of dated texts.")
+        yield from sorted(found)
+    else:
+        yield from expand_inputs([name]) if name != "-" else [name]
+
+
+def _file_documents(name: str, fields: tuple[str, str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    suffix = suffix_of(name)
+    if suffix in (".csv", ".tsv", ".tab"):
+        for place, document in table_documents(name):
+            names = document.get(fields[1], "")
+            several = {fields[1]: [n.strip() for n in names.split(";") if n.strip()]} if ";" in names else {}
+            yield place, {**document, **several}
+    elif suffix in (".txt", ".text"):
+        date, title, folder = dated_file(name)
+        text = "".join(text_lines(name))
+        yield name, {fields[0]: date, fields[1]: folder if fields[1] == "folder" else title, fields[2]: text}
+    else:
+        yield from json_lines(name)
 
 
 def _field(document: dict[str, Any], name: str, place: str) -> Any:

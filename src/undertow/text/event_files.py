@@ -8,6 +8,7 @@ import codecs
 import csv
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from undertow.text.decompress import open_source, packing_suffix, shown, uncompr
 from undertow.text.events import Events, Record, pick_columns
 
 MAX_FIELD = 1 << 20
+MAX_TEXT = 64 << 20  # of a document in a table
 LONGEST_NAME = 300  # characters: titles of papers are names too, but a longer one is a text
 
 
@@ -52,6 +54,42 @@ def json_lines(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
         if not isinstance(document, dict):
             raise InputError(f"{place}: a JSON object is needed here, not {type(document).__name__}.")
         yield place, document
+
+
+def table_documents(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The rows of a CSV or TSV file with a header as documents, each with its place; `;` separates names."""
+    rows = _rows(name, "\t" if suffix_of(name) in (".tsv", ".tab") else ",", MAX_TEXT)
+    first = next(rows, None)
+    if first is None:
+        raise InputError(f"{shown(name)} is empty: give a table with a line that names its columns.")
+    header = [field.strip() for field in first[1]]
+    for place, row in rows:
+        if len(row) != len(header):
+            raise InputError(f"{place}: {len(row)} fields where the first line has {len(header)}.")
+        yield place, dict(zip(header, row, strict=True))
+
+
+_DATES = (re.compile(r"(?<!\d)\d{4}-\d{2}(?:-\d{2})?(?!\d)"), re.compile(r"(?<!\d)[12]\d{3}(?!\d)"))
+
+
+def dated_file(name: str) -> tuple[str, str, str]:
+    """The date, the name and the folder of a text file: 1970/ALB_25_1970.txt is ("1970", "ALB", "1970").
+
+    The date is the first one in the file's name, or else in its folder's: 1989-11-09, 1989-11 or 1989. What else is in
+    the file's name, without numbers, is the name; the folder's, if that is nothing.
+    """
+    path = Path(name[: len(name) - len(packing_suffix(name))])
+    folder = Path(os.path.abspath(path)).parent.name
+    for place in (path.stem, folder):
+        for pattern in _DATES:
+            if found := pattern.search(place):
+                rest = place.replace(found.group(), " ", 1) if place is path.stem else path.stem
+                words = [w for w in re.split(r"[\s_.\-]+", rest) if w and not w.isdigit()]
+                return found.group(), " ".join(words) or folder, folder
+    raise InputError(
+        f"{shown(name)}: there is no date in the name of the file: name it like 1989-11-09-title.txt or 1989_name.txt, "
+        "or give JSON lines or a table with a field for the time."
+    )
 
 
 def suffix_of(name: str) -> str:
@@ -141,9 +179,9 @@ def _is_header(row: list[str]) -> bool:
     return False
 
 
-def _rows(name: str, delimiter: str) -> Iterator[tuple[str, list[str]]]:
+def _rows(name: str, delimiter: str, most: int = MAX_FIELD) -> Iterator[tuple[str, list[str]]]:
     reader = csv.reader(text_lines(name), delimiter=delimiter, strict=True)
-    before = csv.field_size_limit(MAX_FIELD)
+    before = csv.field_size_limit(most)
     try:
         for k, row in enumerate(reader):
             if row and k == 0:

@@ -12,17 +12,28 @@ import os
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from undertow.errors import InputError, short
+from undertow.tables import Table
 from undertow.text.event_times import Time, clean_time, given_order, order_times
+from undertow.text.frames import frame_columns, is_frame
 
 ROW_KIND, COLUMN_KIND = "row", "column"
 LARGEST_COUNT = 1e15  # whole numbers up to it are exact, and so are sums of a few of them
+
+
+class Event(NamedTuple):
+    """How often a row met a column at a time."""
+
+    time: Time
+    row: str
+    column: str
+    count: float  # type: ignore[assignment]  # in the place of tuple.count
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +82,8 @@ class Events:
         Parameters
         ----------
         X
-            Events, a pandas DataFrame, the path of a CSV, TSV or JSON lines file, or an iterable of (time, row, column,
-            count).
+            Events, a DataFrame of pandas or Polars, an Arrow table, the path of a CSV, TSV or JSON lines file, or an
+            iterable of (time, row, column, count).
         times
             The order of the times, if it is not that of numbers, dates or text; it may name times without events.
         kind_names
@@ -94,7 +105,7 @@ class Events:
             from undertow.text.event_files import read_events
 
             records, kinds = read_events(os.fspath(X))
-        elif hasattr(X, "columns") and hasattr(X, "to_numpy"):
+        elif is_frame(X):
             records, kinds = _frame_records(X)
         else:
             records = _given_records(X)
@@ -128,6 +139,16 @@ class Events:
             for i, j, c in zip(entries.row.tolist(), entries.col.tolist(), entries.data.tolist(), strict=True):
                 yield time, self.row_names[i], self.column_names[j], c
 
+    def table(self) -> Table[Event]:
+        """All events as a table, which prints, and becomes a DataFrame by `to_frame()`.
+
+        Returns
+        -------
+        Table of Event
+            In the order of `records`.
+        """
+        return Table(Event, (Event(*record) for record in self.records()))
+
     # --- choosing ---------------------------------------------------------------------------------------
 
     def select(
@@ -135,8 +156,8 @@ class Events:
         *,
         n_rows: int | None = None,
         n_columns: int | None = None,
-        min_count: float = 0,
-        min_times: int = 1,
+        min_count: float | tuple[float, float] = 0,
+        min_times: int | tuple[int, int] = 1,
         stop_words: Iterable[str] = (),
     ) -> Events:
         """Keep the most frequent rows and columns. Ties are broken by name.
@@ -146,9 +167,9 @@ class Events:
         n_rows, n_columns
             How many to keep; None keeps all.
         min_count
-            Drop rows and columns with a smaller total count.
+            Drop rows and columns with a smaller total count; a pair is one number for rows and one for columns.
         min_times
-            Drop rows and columns that occur at fewer times.
+            Drop rows and columns that occur at fewer times; likewise.
         stop_words
             Columns to drop first, in lower case.
 
@@ -164,11 +185,13 @@ class Events:
         stopped = frozenset(stop_words)
         counts = [np.array([t.sum(axis=axis) for t in self.tables]) for axis in (1, 0)]  # (T, rows), (T, columns)
         chosen = []
-        for names, count, most in zip((self.row_names, self.column_names), counts, (n_rows, n_columns), strict=True):
+        least = zip(_pair(min_count, "min_count"), _pair(min_times, "min_times"), strict=True)
+        sides = zip((self.row_names, self.column_names), counts, (n_rows, n_columns), least, strict=True)
+        for names, count, most, (least_count, least_times) in sides:
             if most is not None and most < 1:
                 raise InputError(f"select: {most} rows or columns are too few; give 1 or more.")
             total = count.sum(axis=0)
-            ok = (total >= min_count) & (total > 0) & ((count > 0).sum(axis=0) >= min_times)
+            ok = (total >= least_count) & (total > 0) & ((count > 0).sum(axis=0) >= least_times)
             if names is self.column_names:
                 ok &= np.array([name.lower() not in stopped for name in names], dtype=bool)
             best = np.flatnonzero(ok)[np.argsort(-total[ok], kind="stable")][:most]
@@ -340,6 +363,14 @@ def clean_count(count: Any, place: str) -> float:
     return number
 
 
+def _pair(value: Any, name: str) -> tuple[Any, Any]:
+    """A threshold for rows and one for columns."""
+    pair = value if isinstance(value, tuple | list) else (value, value)
+    if len(pair) != 2 or not all(isinstance(x, int | float | np.number) for x in pair):
+        raise InputError(f"select: {name}={short(value)} must be a number, or a pair of them for rows and columns.")
+    return pair[0], pair[1]
+
+
 def check_kinds(kind_names: Sequence[str]) -> tuple[str, str]:
     if isinstance(kind_names, str) or len(kind_names) != 2 or not all(isinstance(k, str) and k for k in kind_names):
         raise InputError(f"kind_names={short(kind_names)} must be two words, for rows and for columns.")
@@ -370,11 +401,11 @@ def _given_records(X: Any) -> Iterator[Record]:
 
 
 def _frame_records(frame: Any) -> tuple[Iterator[Record], tuple[str, str]]:
-    columns = [str(c) for c in frame.columns]
-    picked, kinds = pick_columns(columns, "the DataFrame")
-    arrays = [frame.iloc[:, k].tolist() for k in picked]
+    columns = frame_columns(frame)
+    picked, kinds = pick_columns(list(columns), "the DataFrame")
+    arrays = [list(columns.values())[k] for k in picked]
     if len(arrays) == 3:
-        arrays.append([1.0] * len(frame))
+        arrays.append([1.0] * len(arrays[0]))
     return ((f"row {k} of the DataFrame", *parts) for k, parts in enumerate(zip(*arrays, strict=True))), kinds
 
 

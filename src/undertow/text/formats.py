@@ -96,11 +96,11 @@ def _field(row: bytes, name: str, number: int, text_field: str) -> str | list[st
         return value
     there = f"the fields are {_names(inner)}" if inner else "the object is empty"
     if value is _MISSING:
-        raise InputError(f"{place}: there is no field {text_field!r}; {there}; choose with --text-field.")
+        raise InputError(f"{place}: there is no field {text_field!r}; {there}; choose with text_field (--text-field).")
     found = "a list with other things than strings" if isinstance(value, list) else _json_type(value)
     raise InputError(
         f"{place}: the field {text_field!r} is {found} and must be a string or a list of strings; {there}; "
-        "choose with --text-field."
+        "choose with text_field (--text-field)."
     )
 
 
@@ -189,14 +189,14 @@ class _Table(NamedTuple):
         found = column if column > 0 else self.n_columns + 1 + column
         if not 1 <= found <= self.n_columns or found == self.column:
             why = "holds the words" if found == self.column else f"is not among the {self.n_columns} of this row"
-            self.refuse(number, f"column {column} for the tags {why}; choose with --tags")
+            self.refuse(number, f"column {column} for the tags {why}; choose with tags (--tags)")
         return self._replace(tag_column=found)
 
     def tag(self, number: int, cell: bytes) -> bytes:
         tag = cell.strip(b" ")
         if not tag or _SPACE.search(tag):
             what = "has white space in it" if tag else "is empty"
-            self.refuse(number, f"the tag in column {self.tag_column} {what}; choose the column with --tags")
+            self.refuse(number, f"the tag in column {self.tag_column} {what}; choose the column with tags (--tags)")
         return tag
 
     def check_size(self, words: list[bytes], start: int, max_bytes: int) -> None:
@@ -286,7 +286,7 @@ def _layout(rows: list[bytes], line: int, name: str, style: str, column: int, ta
         n_columns = n_tabs + 1 if is_tab else len(row.split())
         table = _Table(name, "tab" if is_tab else "white", column, n_columns)
         if column > n_columns:
-            why = f"there is no column {column} for the words, the row has {n_columns}; choose with --column"
+            why = f"there is no column {column} for the words, the row has {n_columns}; choose with column (--column)"
             table.refuse(number, why)
         return table.with_tags(tag_column, number)
     return None

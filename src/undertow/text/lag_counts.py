@@ -25,15 +25,15 @@ from undertow import progress as progress_
 from undertow.atomic import (
     READY,
     DirectoryKind,
-    check_directory_target,
     install_directory,
     resumable_staging,
     temporary_staging,
 )
 from undertow.engine import Engine, Serial, Threads, count_workers
 from undertow.errors import FormatError, InputError, short
-from undertow.files import Fields, check_files, describe_files, reread_if_replaced, write_sealed
+from undertow.files import DIGEST, Fields, check_files, describe_files, reread_if_replaced, write_sealed
 from undertow.progress import Progress, ProgressFn
+from undertow.recipe import Recipe, Target, check_target, recipe, write_recipe
 from undertow.text import counting
 from undertow.text.corpus import MANIFEST, VOCABULARY, Corpus, read_manifest
 from undertow.text.count_shards import Rows, RowsFile, check_rows, narrow, write_rows
@@ -297,7 +297,8 @@ class LagCounts:
             Run on processes or a cluster instead. Its machines must see the corpus directory (and `out`) under the same
             path.
         out
-            A directory to count to; an interrupted count is resumed by the same call.
+            A directory to count to; an interrupted count is resumed by the same call, and counts of the same corpus
+            with the same options are reused.
         memory
             A limit in bytes for all workers together; needs `out`.
         overwrite
@@ -362,10 +363,12 @@ class LagCounts:
             If the parts cannot be added, or `out` exists.
         """
         target, out = out, Path(os.path.abspath(out))
-        check_directory_target(out, COUNTS, overwrite=overwrite)
         if not parts:
             raise InputError("There are no counts to add: give at least one.")
         vocabulary, edges = _check_addable(parts)
+        made = recipe([["counts", _digest_of(part)] for part in parts], {"sum": True})
+        if check_target(out, COUNTS, made, overwrite=overwrite) is Target.REUSE:
+            return cls.open(target)
         n_files = parts[0].lags * (len(edges) - 1)
         with temporary_staging(out) as staging:
             names: list[list[str]] = [[] for _ in range(parts[0].lags)]
@@ -373,7 +376,7 @@ class LagCounts:
                 names[k - 1].append(f"lag{k:03d}-rows{b:05d}.safetensors")
                 write_rows(staging / READY / names[k - 1][-1], rows)
                 progress(Progress("merge", done + 1, n_files, "block"))
-            _finish(staging / READY, vocabulary, names, edges, parts[0].across, _one_rule(parts))
+            _finish(staging / READY, vocabulary, names, edges, parts[0].across, _one_rule(parts), made)
             install_directory(staging, out, COUNTS, overwrite=overwrite)
         return cls.open(target, verify=False)
 
@@ -532,9 +535,11 @@ def _finish(
     edges: list[int],
     across: bool,
     tokenizer: dict[str, Any] | None,
+    made: Recipe,
 ) -> None:
-    """Write vocabulary and manifest, which turn a directory of shards into a counts directory."""
+    """Write vocabulary, recipe and manifest, which turn a directory of shards into a counts directory."""
     vocabulary.write(directory / VOCABULARY)
+    write_recipe(directory, made)
     pairs, nnz = [], []
     for lag in names:
         files = [RowsFile(directory / name) for name in lag]
@@ -569,7 +574,9 @@ def _count_to_directory(
     progress: ProgressFn,
 ) -> LagCounts:
     out = Path(os.path.abspath(target))
-    check_directory_target(out, COUNTS, overwrite=overwrite)
+    made = counts_recipe(corpus, lags, across)
+    if check_target(out, COUNTS, made, overwrite=overwrite) is Target.REUSE:
+        return LagCounts.open(target)
     counting.warm_up()
     edges = counting.row_edges(corpus.vocabulary.counts)
     cut = counting.plan(corpus, lags, edges, engine, memory)
@@ -586,11 +593,22 @@ def _count_to_directory(
         for path in work.iterdir():
             if path.name not in finished:
                 path.unlink()  # a file that a killed worker was writing, or an earlier manifest
-        _finish(work, corpus.vocabulary, names, edges, across, corpus.manifest.get("tokenizer"))
+        _finish(work, corpus.vocabulary, names, edges, across, corpus.manifest.get("tokenizer"), made)
         # under its new name it is never taken for work again: from here on it could be the directory it replaced
         os.rename(work, staging / READY)
         install_directory(staging, out, COUNTS, overwrite=overwrite)
     return LagCounts.open(target, verify=False)
+
+
+def counts_recipe(corpus: Corpus, lags: int, across: bool) -> Recipe:
+    """What the counts of a corpus depend on."""
+    key = f"{counting.corpus_key(corpus)} {corpus.vocabulary.fingerprint()}"
+    return recipe([["the corpus", hashlib.sha256(key.encode()).hexdigest()]], {"lags": lags, "across": across})
+
+
+def _digest_of(counts: LagCounts) -> str | None:
+    """The digest of a counts directory; None for counts in memory."""
+    return None if counts.path is None else str(read_counts_manifest(counts.path)[DIGEST])
 
 
 def work_name(corpus: Corpus, lags: int, across: bool, edges: list[int], run: int) -> str:

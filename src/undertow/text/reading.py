@@ -200,7 +200,7 @@ def _repair(
             found = f"0x{block[e.start]:02x}, {e.reason}"
             raise InputError(
                 f"{shown(name)} is not valid UTF-8 at byte {offset + e.start} ({found}): "
-                "convert it to UTF-8, or use --on-bad-utf8 replace or skip."
+                "convert it to UTF-8, or use on_bad_utf8='replace' or 'skip' (--on-bad-utf8)."
             ) from None
     text, n_done = codecs.utf_8_decode(block, "replace", final)
     # a replacement character that was in the text already is always these three bytes
@@ -335,7 +335,7 @@ def _json_records(
             found = f"\\u{ord(text[e.start]):04x}"
             raise InputError(
                 f"{shown(name)}, line {number}: the text holds half a character ({found}): mend it, "
-                "or use --on-bad-utf8 replace or skip."
+                "or use on_bad_utf8='replace' or 'skip' (--on-bad-utf8)."
             ) from None
         report.bad_utf8 += n_bad
         if options.wrapped:

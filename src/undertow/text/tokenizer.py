@@ -17,16 +17,24 @@
    and then a capital, a caseless letter, a digit or an opening quote or bracket follow; after `。！？` at once. A full
    stop of rule 5 ends no sentence. `sentences="lines"` leaves each line whole.
 
+9. *Symbols* (`symbols="whole"`): web addresses (`https://…`, `http://…`, `ftp://…`, `www.…`) without the punctuation
+   behind them, hashtags and mentions (`#open_data`, `@ada`: letters, digits and underscores, a letter among them, not
+   directly behind a word), and emoji of several code points (flags, skin tones, joined ones) stay whole.
+   `symbols="split"` takes them apart by the other rules.
+
 **The `spaces` rule** is for pretokenized text: tokens are separated by white space, one sentence per line.
 
-**Any callable** `line -> tokens`, or `line -> list of token lists`, can be used instead. Languages written without
-spaces need one.
+**The rules `jieba`, `pythainlp` and `icu`** ask these libraries (`segmenters`), for languages written without spaces.
+
+**Any callable** `line -> tokens`, or `line -> list of token lists`, can be used instead.
 """
 
 from __future__ import annotations
 
 import itertools
+import re
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
@@ -35,6 +43,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertow.errors import InputError, short
+from undertow.text.segmenters import LIBRARIES, NUMBER, library_of, segment
 from undertow.text.vocabulary import check_word
 
 ABBREVIATIONS = tuple(
@@ -45,7 +54,8 @@ NUMERIC_ABBREVIATIONS = tuple(
     "no nos p pp vol vols ch art sec sect para eq eqs ref refs ex col jun jul mar sep".split()
 )
 
-RULE_VERSION = 1  # increased when the same options give other tokens
+RULE_VERSION = 2  # increased when the same options give other tokens; 1 had no symbols
+RULES = ("words", "spaces", *LIBRARIES)
 
 TokenFn = Callable[[str], Iterable[Any]]
 
@@ -66,7 +76,8 @@ class Tokenizer:
     Parameters
     ----------
     rule
-        "words", or "spaces" for pretokenized text: tokens between white space, one sentence per line.
+        "words", or "spaces" for pretokenized text: tokens between white space, one sentence per line. For languages
+        without spaces "jieba" (Chinese), "pythainlp" (Thai) or "icu" (these and others), each an extra of its own.
     lower
         Lowercase the text.
     numbers
@@ -75,6 +86,8 @@ class Tokenizer:
         "split" splits words at hyphens, "keep" leaves them.
     sentences
         "split" splits lines into sentences, "lines" makes each line one sentence.
+    symbols
+        "whole" keeps web addresses, hashtags, mentions and emoji sequences, "split" takes them apart (words rule).
 
     Raises
     ------
@@ -93,13 +106,15 @@ class Tokenizer:
     numbers: str = "class"
     hyphens: str = "split"
     sentences: str = "split"
+    symbols: str = "whole"
 
     def __post_init__(self) -> None:
         allowed = {
-            "rule": ("words", "spaces"),
+            "rule": RULES,
             "numbers": ("class", "keep"),
             "hyphens": ("split", "keep"),
             "sentences": ("split", "lines"),
+            "symbols": ("whole", "split"),
         }
         for name, values in allowed.items():
             if getattr(self, name) not in values:
@@ -108,13 +123,14 @@ class Tokenizer:
             raise InputError(f"Tokenizer lower={short(self.lower)} must be True or False.")
 
     def describe(self) -> dict[str, Any]:
-        """The options and the version of the rules, as they are saved in a manifest.
+        """The options and the version of the rules and of the library, as they are saved in a manifest.
 
         Returns
         -------
         dict
         """
-        return {**asdict(self), "version": RULE_VERSION}
+        library = library_of(self.rule)
+        return {**asdict(self), "version": RULE_VERSION, **({} if library is None else {"library": library})}
 
     def tokenize(self, data: bytes, *, tokenized: bool = False, keep_empty: bool = False) -> TokenizedText:
         """Tokenize a piece of text.
@@ -133,6 +149,8 @@ class Tokenizer:
         TokenizedText
             The tokens, numbered by their first appearance.
         """
+        if self.rule in LIBRARIES and not tokenized:
+            return number_sentences(self._segmented(data.decode("utf-8")))
         return _number(*self._spans(data, tokenized, keep_empty))
 
     def __call__(self, text: str) -> list[list[str]]:
@@ -152,11 +170,26 @@ class Tokenizer:
             data = text.encode("utf-8")
         except UnicodeEncodeError as e:
             raise InputError(f"The text holds half a surrogate pair at character {e.start}: it is not text.") from None
+        if self.rule in LIBRARIES:
+            return list(self._segmented(text))
         out, bounds, lengths = self._spans(data, False, False)
         raw = out.tobytes()
         tokens = [raw[a:b].decode("utf-8") for a, b in itertools.pairwise(bounds.tolist())]
         ends = np.cumsum(lengths).tolist()
         return [tokens[end - n : end] for end, n in zip(ends, lengths.tolist(), strict=True)]
+
+    def _segmented(self, text: str) -> Iterator[list[str]]:
+        """The sentences by a library, with the options of this tokenizer."""
+        for line in re.split(r"[\r\n]", text):
+            for words in segment(self.rule, line, split_sentences=self.sentences == "split"):
+                # white space and control characters inside a word would make it no word of a vocabulary
+                pieces = [piece for word in words for piece in re.split(r"[\s\x00-\x1f\x7f-\x9f]+", word) if piece]
+                if self.numbers == "class":
+                    pieces = ["NUM" if NUMBER.fullmatch(piece) else piece for piece in pieces]
+                if self.lower:
+                    pieces = [piece if piece == "NUM" else piece.lower() for piece in pieces]
+                if pieces:
+                    yield pieces
 
     def _spans(self, data: bytes, tokenized: bool, keep_empty: bool) -> tuple[Any, Any, Any]:
         from undertow.text import tokenizer_kernel as kernel
@@ -177,6 +210,7 @@ class Tokenizer:
                 self.numbers == "class",
                 self.hyphens == "keep",
                 self.sentences == "split",
+                self.symbols == "whole",
             )
         return spans
 
@@ -213,13 +247,16 @@ def check_rule(described: Any) -> None:
         if set(described) == {"rule", "name"} and isinstance(described["name"], str):
             return
     elif isinstance(described, dict):
-        options = {name: value for name, value in described.items() if name != "version"}
+        options = tokenizer_options(described)
         version = described.get("version")
         if type(version) is int and version > RULE_VERSION:
             raise InputError(f"The text was tokenized by version {short(version)} of the rules: upgrade undertow.")
-        if version == RULE_VERSION and type(version) is int and set(options) == set(asdict(Tokenizer())):
-            Tokenizer(**options)
-            return
+        complete = set(options) == set(asdict(Tokenizer()))
+        library = described.get("library")
+        if type(version) is int and version in (1, RULE_VERSION) and complete:
+            made = Tokenizer(**options)
+            if (library is None) == (made.rule not in LIBRARIES) and isinstance(library, str | None):
+                return
     raise InputError(f"The tokenizer {short(described, 200)} is not one that undertow writes.")
 
 
@@ -230,6 +267,8 @@ def tokenizer_from(described: Any) -> Tokenizer:
     ------
     InputError
         If the text was split by a function, which no description holds.
+    MissingExtraError
+        If it was split by a library that is not installed.
     """
     check_rule(described)
     if described is None:
@@ -239,7 +278,26 @@ def tokenizer_from(described: Any) -> Tokenizer:
             f"The model's text was split by the function {short(described['name'])}, which is not saved with it: "
             "split new text with it, and give token lists."
         )
-    return Tokenizer(**{name: value for name, value in described.items() if name != "version"})
+    found = Tokenizer(**tokenizer_options(described))
+    there = library_of(found.rule)
+    if there != described.get("library"):
+        warnings.warn(
+            f"The model's text was split by {described['library']}, and {there} is installed, which may split it "
+            f"otherwise: install {described['library']}.",
+            TokenizerWarning,
+            stacklevel=2,
+        )
+    return found
+
+
+def tokenizer_options(described: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of a `Tokenizer` in its description; those of version 1 took symbols apart."""
+    options = {name: value for name, value in described.items() if name not in ("version", "library")}
+    return {**options, "symbols": "split"} if described.get("version") == 1 and "symbols" not in options else options
+
+
+class TokenizerWarning(UserWarning):
+    """Text may be split in another way than the text of the model."""
 
 
 def number_sentences(sentences: Any) -> TokenizedText:
@@ -326,4 +384,4 @@ def as_tokenizer(
         return Tokenizer(rule=tokenizer)
     if callable(tokenizer):
         return CallableTokenizer(tokenizer)
-    raise InputError(f"tokenizer={tokenizer!r} must be a Tokenizer, 'words', 'spaces' or a function.")
+    raise InputError(f"tokenizer={tokenizer!r} must be a Tokenizer, a function, or one of {', '.join(RULES)}.")

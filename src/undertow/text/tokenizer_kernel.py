@@ -24,6 +24,14 @@ CLOSERS = "\"'’”»)]}"
 TERMINALS = ".!?…"
 WIDE_TERMINALS = "。！？"  # these end a sentence with no space behind them
 
+# what an ASCII character may begin: a web address, a hashtag or mention, a key with an asterisk
+ADDRESS, NAME, KEYPAD = 1, 2, 3
+SYMBOL_STARTS = np.zeros(128, dtype=np.uint8)
+SYMBOL_STARTS[[ord(c) for c in "hHwWfF"]] = ADDRESS
+SYMBOL_STARTS[[ord("#"), ord("@")]] = NAME
+SYMBOL_STARTS[ord("*")] = KEYPAD
+FIRST_FOLLOWER = 0xE2  # least first byte of what continues an emoji sequence
+
 
 @cache
 def character_tables() -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
@@ -142,6 +150,109 @@ def _contraction(out: Any, start: Any, stop: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
+def _is(data: Any, i: Any, letter: Any) -> Any:
+    """Whether byte i is this ASCII letter in either case."""
+    return i < len(data) and (data[i] | 32) == letter
+
+
+@njit(cache=True, nogil=True)
+def _url_end(data: Any, i: Any, table: Any) -> Any:
+    """The place behind the web address that begins at i, or i if there is none.
+
+    It begins with http://, https://, ftp:// or www. and a letter or digit, and ends before white space, any of <>", or
+    a character beyond ASCII that is no letter; punctuation at its end is not part of it, nor a bracket that it does not
+    open.
+    """
+    n = len(data)
+    j = i
+    if _is(data, i, 119) and _is(data, i + 1, 119) and _is(data, i + 2, 119) and i + 3 < n and data[i + 3] == 46:
+        j = i + 4
+    else:
+        if _is(data, i, 104) and _is(data, i + 1, 116) and _is(data, i + 2, 116) and _is(data, i + 3, 112):
+            j = i + 5 if _is(data, i + 4, 115) else i + 4
+        elif _is(data, i, 102) and _is(data, i + 1, 116) and _is(data, i + 2, 112):
+            j = i + 3
+        if j == i or j + 2 >= n or data[j] != 58 or data[j + 1] != 47 or data[j + 2] != 47:
+            return i
+        j += 3
+    if j >= n:
+        return i
+    c, size = _decode(data, j)
+    if (table[c] & CLASS_MASK) not in (LETTER, DIGIT):
+        return i
+    opened = False
+    end = j
+    while j < n:
+        c, size = _decode(data, j)
+        kind = table[c] & CLASS_MASK
+        if kind == SPACE or (c > 127 and kind not in (LETTER, DIGIT)) or c in (60, 62, 34):
+            break
+        opened = opened or c == 40
+        j += size
+        # behind the last character that may end an address: not one of . , ; : ! ? ' ] }
+        if c not in (46, 44, 59, 58, 33, 63, 39, 93, 125) and (c != 41 or opened):
+            end = j
+    return end
+
+
+@njit(cache=True, nogil=True)
+def _name_end(data: Any, i: Any, table: Any) -> Any:
+    """The place behind the hashtag or mention that begins at i, or i if there is none.
+
+    Letters, digits and underscores follow, with a letter among them, and no digit directly after @.
+    """
+    n = len(data)
+    j = i + 1
+    letters = 0
+    while j < n:
+        c, size = _decode(data, j)
+        kind = table[c] & CLASS_MASK
+        if kind not in (LETTER, DIGIT) and c != 95:
+            break
+        if kind == DIGIT and j == i + 1 and data[i] == 64:
+            break
+        letters += kind == LETTER
+        j += size
+    return j if letters > 0 else i
+
+
+@njit(cache=True, nogil=True)
+def _emoji_end(data: Any, c: Any, start: Any, i: Any, table: Any) -> Any:
+    """The place behind the emoji sequence whose first code point c reaches from start to i; start if c stands alone.
+
+    Two regional indicators are a flag; else variation selectors, skin tones, tags and the keycap follow, and joiners
+    with another symbol.
+    """
+    n = len(data)
+    first = i
+    if 0x1F1E6 <= c <= 0x1F1FF:
+        follower, size = _decode(data, i)
+        return i + size if 0x1F1E6 <= follower <= 0x1F1FF else start
+    while i < n:
+        follower, size = _decode(data, i)
+        if follower in (0xFE0E, 0xFE0F, 0x20E3) or 0x1F3FB <= follower <= 0x1F3FF or 0xE0020 <= follower <= 0xE007F:
+            i += size
+            continue
+        if follower != 0x200D or i + size >= n:
+            break
+        joined, more = _decode(data, i + size)
+        if joined < 128 or (table[joined] & CLASS_MASK) != OTHER:
+            break
+        i += size + more
+    return start if i == first else i
+
+
+@njit(cache=True, nogil=True)
+def _copy(data: Any, i: Any, stop: Any, out: Any, at: Any, lower: Any, lower_table: Any) -> Any:
+    """Write the code points from i to stop, lowered if asked; returns the place behind them."""
+    while i < stop:
+        c, size = _decode(data, i)
+        at = _put(out, at, lower_table[c] if lower else c)
+        i += size
+    return at
+
+
+@njit(cache=True, nogil=True)
 def words_rule(
     data: Any,
     table: Any,
@@ -152,6 +263,7 @@ def words_rule(
     number_class: Any,
     keep_hyphens: Any,
     split_sentences: Any,
+    whole_symbols: Any,
 ) -> Any:
     """Apply the word rule (see `tokenizer`) to valid UTF-8.
 
@@ -167,6 +279,7 @@ def words_rule(
     in_sentence = 0
     at = 0  # write position in out
     i = 0
+    word_end = -1  # where the last word ended: # and @ directly behind it begin no tag
     pending = 0  # 0: no; 1: a sentence may have ended, no space yet; 2: a space was seen
     while i < n:
         c, size = _decode(data, i)
@@ -192,7 +305,28 @@ def words_rule(
                     in_sentence = 0
                 pending = 0
         start = at
-        if kind in (LETTER, DIGIT):
+        symbol_end = i
+        if whole_symbols:
+            # cheap looks at the next byte first: nearly every token is none of these
+            if c < 128:
+                what = SYMBOL_STARTS[c]
+                if what != 0 and i + 1 < n:
+                    if what == ADDRESS:
+                        if (data[i + 1] | 32) in (116, 119):  # ht, ft, ww
+                            symbol_end = _url_end(data, i, table)
+                    elif what == KEYPAD:
+                        if data[i + 1] >= FIRST_FOLLOWER:
+                            symbol_end = _emoji_end(data, c, i, i + 1, table)
+                    elif i != word_end:
+                        symbol_end = _name_end(data, i, table)
+            elif kind == OTHER and i + size < n and data[i + size] >= FIRST_FOLLOWER:
+                symbol_end = _emoji_end(data, c, i, i + size, table)
+        if symbol_end > i:
+            at = _copy(data, i, symbol_end, out, at, lower, lower_table)
+            i = symbol_end
+            if c < 128 and c != 42:
+                word_end = i
+        elif kind in (LETTER, DIGIT):
             # an acronym: two or more single letters, each with its full stop
             j = i
             pairs = 0
@@ -288,6 +422,7 @@ def words_rule(
                         out[at + 1] = t1
                         out[at + tail - 1] = t2
                         at += tail
+            word_end = i
         else:
             i += size
             if c in (46, 45):  # runs of full stops and hyphens are one token

@@ -71,6 +71,56 @@ def plane(data: MapData) -> Plane:
     return Plane(centred @ axes, turned, variances, shown)
 
 
+class Balance(NamedTuple):
+    """Linear maps that give both kinds the same spread about one middle, from the coordinates of a `Plane`."""
+
+    maps: F64  # (2, d, 2): of the first kind and of the second
+    centres: F64  # (T, 2, d): mean place of each kind at each time, by weight
+
+
+def balance(data: MapData, shown: Plane) -> Balance | None:
+    """A biplot of the map: (x − x̄) B of the first kind beside (y − ȳ) B⁻¹ of the second, on two axes.
+
+    What counts tell are log-odds ratios, 2 (x_i − x_k)·(y_j − y_l) in this model, and these stay as they are. Distances
+    do not, nor need they: with the sums of a time for frequencies, Σ_j p_j exp(−|x_i − y_j|²) must be about the same
+    for all i, so that one kind is kept on a ring around the other whatever it has to do with it. B is the one with
+    which both kinds have the same second moments: B² is the geometric mean of G⁻¹ and H, those of the two kinds.
+
+    None where there is nothing to balance: in one dimension, or where a kind does not spread along all axes.
+    """
+    x, d = shown.positions, shown.positions.shape[-1]
+    if d < 2 or len(data.kind_names) != 2:
+        return None
+    members = [np.array([kind == name for kind in data.kinds]) for name in data.kind_names]
+    if not all(m.any() for m in members):
+        return None
+    weights = np.where(data.weights > 0, data.weights, 1e-9)  # where nothing was seen, all alike
+    centres = np.stack([np.average(x[:, m], axis=1, weights=_each(weights[:, m], d)) for m in members], axis=1)
+    moments = []
+    for k, m in enumerate(members):
+        centred = (x[:, m] - centres[:, k, None])[data.weights[:, m] > 0]
+        moments.append(centred.T @ centred / max(len(centred), 1))
+    G, H = moments
+    if any(np.linalg.eigvalsh(S)[0] <= 1e-9 * max(np.trace(S), 1e-300) for S in moments):
+        return None
+    root = _power(G, 0.5)
+    B = _power(_power(G, -0.5) @ _power(root @ H @ root, 0.5) @ _power(G, -0.5), 0.5)
+    axes = np.linalg.eigh(B @ G @ B)[1][:, ::-1][:, :2]
+    axes = axes * np.where(axes[np.abs(axes).argmax(0), [0, 1]] < 0, -1.0, 1.0)
+    return Balance(np.stack([B @ axes, np.linalg.inv(B) @ axes]), centres)
+
+
+def _each(weights: F64, d: int) -> F64:
+    return np.repeat(weights[..., None], d, axis=-1)
+
+
+def _power(S: F64, exponent: float) -> F64:
+    """A power of a symmetric positive matrix."""
+    values, vectors = np.linalg.eigh((S + S.T) / 2)
+    out: F64 = (vectors * values.clip(0) ** exponent) @ vectors.T
+    return out
+
+
 def chance_distance(data: MapData) -> F64:
     """(T,) the distance at which an entity of the first kind and one of the second meet just as often as by chance.
 

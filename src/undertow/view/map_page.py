@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from undertow.models.dynamic.map_data import MapData
 from undertow.view.document import base64_codes, clean, digits, document, fill, save_page, text
-from undertow.view.map_geometry import Plane, census, chance_distance, check_map, plane
+from undertow.view.map_geometry import Plane, balance, census, chance_distance, check_map, plane
 
 # one scope, in this order
 SCRIPTS = (
     *("dom.js", "data.js", "camera.js", "state.js", "labels.js", "draw.js", "charts.js", "panel.js"),
-    *("combobox.js", "search.js", "controls.js", "pointer.js", "start.js"),
+    *("ribbon.js", "combobox.js", "search.js", "controls.js", "pointer.js", "start.js"),
 )
 
 
@@ -89,6 +89,9 @@ def _payload(data: MapData, shown: Plane) -> dict[str, Any]:
         with np.errstate(invalid="ignore", divide="ignore"):
             correlation = np.where(product > 0, shown.covariances[..., 0, 1] / product, 0.0)
         payload["correlation"] = _linear(correlation.clip(-1, 1), 1.0)
+    balanced = balance(data, shown)
+    if balanced is not None:
+        payload["balanced"] = {"maps": balanced.maps.tolist(), "centres": balanced.centres.round(6).tolist()}
     return payload
 
 
@@ -117,7 +120,7 @@ def _lead(data: MapData) -> str:
     return clean(
         f"{census(data)} on one map{span}. The nearer {first} and {second} stand to each other, the more often they "
         "came together, beyond what their frequencies alone would explain. Only distances count, not directions; "
-        "the ellipse around a pinned dot holds its place with 90\N{NO-BREAK SPACE}% probability." + axes
+        "ellipses show how uncertain a place is." + axes
     )
 
 

@@ -10,6 +10,7 @@ from undertow.models.factorial.model import FactorialHMM
 from undertow.models.hmm.model import HMM
 from undertow.models.hmm.params import BlockParams
 from undertow.results.word_clusters import WordClusters
+from undertow.text.word_classes import PREFIX
 from undertow.view.charts import curve_chart
 from undertow.view.document import document, facts_list, page_top, search_box, text
 from undertow.view.model_page import parameters_section
@@ -17,6 +18,7 @@ from undertow.view.state_tables import WORDS, StateTable, cluster_states, fhmm_s
 
 LISTED = 400  # states in the list; the others are found by their words
 SAMPLE = 120  # tokens
+BLOCKS = 200  # in the table of the diagnostics
 SCRIPTS = ("dom.js", "combobox.js", "theme.js", "states.js")
 
 
@@ -42,6 +44,7 @@ def states_page(model: HMM | FactorialHMM | WordClusters, *, title: str | None =
             _steps_section(table),
             _sample_section(model),
             _curves_section(model),
+            _diagnosis_section(model),
             parameters_section(model),
         ]
     )
@@ -106,9 +109,11 @@ def _explorer(table: StateTable, what: str, listed: int) -> str:
     n_words = len(table.word_states)
     searched = f"The search knows {n_words:,} words" + (", the most frequent." if n_words == WORDS else ".")
     single = "A state of nearly one word is written with those that follow it: word → words. " if table.steps else ""
+    classes = any(w.word.startswith(PREFIX) for state in table.states[:listed] for w in state.words)
+    rare = " Names such as &lt;unk:-ed&gt; stand for rare words of a kind, here those in -ed." if classes else ""
     return (
         f"<h2>{what.capitalize()} and their words</h2>"
-        f'<p class="note">{note}{single}{searched} Percentages at the left are shares of all tokens.</p>'
+        f'<p class="note">{note}{single}{searched} Percentages at the left are shares of all tokens.{rare}</p>'
         f"{search_box('Search a word')}"
         '<div class="explorer"><div class="list-box">'
         f'<ol id="states" class="state-list" aria-label="{what.capitalize()}"></ol></div>'
@@ -146,6 +151,31 @@ def _curves_section(model: HMM | FactorialHMM | WordClusters) -> str:
     return (
         "<h2>Training</h2><p>How well the words are predicted after each pass over the text: one bit less halves the "
         f"perplexity.</p><div class=chart>{chart}</div>"
+    )
+
+
+def _diagnosis_section(model: HMM | FactorialHMM | WordClusters) -> str:
+    if not isinstance(model, HMM):
+        return ""
+    found = model.diagnose()
+    facts = "".join(f"<tr><td>{text(name)}</td><td>{text(value)}</td></tr>" for name, value in found.facts())
+    section = (
+        "<h2>Diagnostics</h2><p>How uncertain the next state and its word are, and how much of the model is in use. A "
+        "perplexity or an effective number is the number of equally probable ones that would be as uncertain.</p>"
+        f"<table>{facts}</table>"
+    )
+    if not found.blocks:
+        return section
+    largest = sorted(found.blocks, key=lambda b: -b.token_share)[:BLOCKS]
+    rows = "".join(
+        f"<tr><td>{b.block}</td><td>{b.words:,}</td><td>{b.states:,}</td><td>{b.token_share:.2%}</td>"
+        f"<td>{b.effective_states:,.1f}</td></tr>"
+        for b in largest
+    )
+    title = f"the {len(largest):,} with most tokens" if len(largest) < len(found.blocks) else "all blocks"
+    return (
+        f"{section}<details><summary>Blocks: {title}</summary><table><tr><th>block</th><th>words</th>"
+        f"<th>states</th><th>share of the tokens</th><th>effective states</th></tr>{rows}</table></details>"
     )
 
 

@@ -64,9 +64,10 @@ def test_logits_beyond_the_range_of_exp_are_no_nan() -> None:
     tables.transition.check()
 
 
-@pytest.mark.parametrize("seen", [None, SEEN])
-def test_the_gradient_is_that_of_the_log_likelihood(seen) -> None:
+@pytest.mark.parametrize(("seen", "rows_at_a_time"), [(None, 128), (SEEN, 128), (SEEN, 4)])
+def test_the_gradient_is_that_of_the_log_likelihood(monkeypatch, seen, rows_at_a_time) -> None:
     """Fisher's identity, against central differences of the forward recursion in float64."""
+    monkeypatch.setattr(embeddings, "ROWS_AT_A_TIME", rows_at_a_time)
     assert not SEEN.all()
     weights = some_weights()
     value, gradient = gradient_of(weights, ChainLayout.of(WORDS, STATES, seen))

@@ -28,7 +28,7 @@ from undertow.kernels.chart.grammar import (
     rank_space,
     termination,
 )
-from undertow.kernels.chart.inside import inside
+from undertow.kernels.chart.inside import inside, rows_of_spans
 from undertow.kernels.chart.outside import expected_counts, outside, span_posteriors, statistics
 from undertow.kernels.chart.prefix import prefix_log_probabilities, prefix_space
 from undertow.kernels.chart.sampling import sample_sentence, sampling_tables
@@ -125,6 +125,47 @@ def test_expected_counts_are_those_of_all_derivations(seed: int, zeros: bool) ->
     for name in GrammarParams._fields:
         expected = sum(t.counts[name] for t in found)
         np.testing.assert_allclose(getattr(counts, name), expected, rtol=F32_RTOL, atol=1e-6, err_msg=name)
+
+
+@settings(max_examples=8)
+@given(st.integers(0, 10_000), st.booleans())
+def test_with_given_trees_only_the_symbols_are_hidden(seed: int, zeros: bool) -> None:
+    p = grammar(seed, zeros=zeros)
+    rng = np.random.default_rng(seed)
+    found, sentences, spans = [], [], []
+    for length in (1, 3, 2, 4, 3):
+        words, trees = rng.integers(0, 3, length).tolist(), all_trees(0, length)
+        tree = {s for s in trees[int(rng.integers(len(trees)))] if s[1] - s[0] > 1}
+        expected = truth(p, words, tree)
+        if expected.probability > 0:
+            found.append(expected)
+            sentences.append(words)
+            spans += sorted(tree)
+    if not found:
+        return
+    ids, bounds = np.concatenate(sentences), np.concatenate(([0], np.cumsum([len(s) for s in sentences])))
+    given_trees = np.array(spans, dtype=np.int64).reshape(-1, 2)
+    counts = expected_counts(statistics(ids, bounds, p, given_trees), p)
+    np.testing.assert_allclose(counts.log_likelihood, sum(math.log(t.probability) for t in found), rtol=1e-5)
+    for name in GrammarParams._fields:
+        total = sum(t.counts[name] for t in found)
+        np.testing.assert_allclose(getattr(counts, name), total, rtol=F32_RTOL, atol=1e-6, err_msg=name)
+
+
+def test_only_allowed_spans_are_constituents() -> None:
+    p = grammar(12)
+    words, spans = [0, 2, 1, 0], {(0, 4), (1, 4), (2, 4), (0, 2)}  # two trees
+    expected = truth(p, words, spans)
+    assert len(expected.trees) == 2
+    space = rank_space(p, np.arange(3), dtype=np.float64)
+    allowed = rows_of_spans(4, np.array([sorted(spans)]))
+    assert allowed.sum() == 4 + len(spans)
+    chart = inside(np.array([words]), space, allowed=allowed)
+    np.testing.assert_allclose(math.exp(chart.log_likelihood[0]), expected.probability, rtol=F64_RTOL)
+    table = posterior_table(chart, span_posteriors(chart, outside(chart, space)), 0)
+    for i in range(4):
+        for j in range(i + 1, 5):
+            np.testing.assert_allclose(table[i, j], expected.spans.get((i, j), 0.0), rtol=F64_RTOL, atol=1e-14)
 
 
 def test_expected_counts_are_derivatives_of_the_log_likelihood() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from oracles.grammar_trees import GAP, dense_inside, truth
+from toy_language import toy
 from undertow import Corpus, Grammar, load
 from undertow.engine import open_engine
 from undertow.errors import InputError
@@ -18,21 +19,10 @@ from undertow.models.base import CostWarning
 from undertow.models.grammar import em, queries
 from undertow.models.grammar.trees import Constituent, Tree
 
-SMALL: dict[str, Any] = {"n_nonterminals": 3, "n_preterminals": 4, "rank": 2, "n_iter": 6, "random_state": 0}
-
-
-def toy(n: int = 120, seed: int = 0) -> list[list[str]]:
-    """Sentences of a grammar: NP V NP, NP → D N | D A N, an adverb at times in front."""
-    rng = np.random.default_rng(seed)
-
-    def phrase() -> list[str]:
-        middle = [str(rng.choice(["old", "big"]))] if rng.random() < 0.4 else []
-        return [str(rng.choice(["the", "a"])), *middle, str(rng.choice(["dog", "cat", "river"]))]
-
-    return [
-        (["today"] if rng.random() < 0.2 else []) + phrase() + [str(rng.choice(["sees", "likes"]))] + phrase()
-        for _ in range(n)
-    ]
+SMALL: dict[str, Any] = {
+    "n_nonterminals": 3, "n_preterminals": 4, "rank": 2, "init": "clusters", "n_iter": 6, "n_chunks": 4,
+    "random_state": 0,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +37,7 @@ def ids_of(model: Grammar, *tokens: str | None) -> list[int]:
 # --- fitting --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("init", ["random", "clusters"])
+@pytest.mark.parametrize("init", ["random", "clusters", "chain", "agreement"])
 def test_plain_em_never_lowers_the_likelihood(init: str) -> None:
     model = Grammar(**SMALL | {"n_iter": 12, "n_chunks": 1, "smoothing": 0, "init": init}).fit(toy())
     assert (np.diff(model.history_) > -1e-5).all() and model.history_[-1] > model.history_[0] + 0.1

@@ -91,11 +91,15 @@ class PairSparse(NamedTuple):
 
     def dense(self) -> F32:
         """(Z, Z), for small models."""
-        out = np.outer(self.leave, self.arrive)
-        for b, b_next in zip(*np.nonzero(self.pair >= 0), strict=True):
-            p = self.pair[b, b_next]
-            rows, columns = slice(self.first[b], self.first[b + 1]), slice(self.first[b_next], self.first[b_next + 1])
-            out[rows, columns] = self.data[self.starts[p] : self.starts[p + 1]].reshape(out[rows, columns].shape)
+        return np.concatenate([self.block_rows(b) for b in range(len(self.first) - 1)])
+
+    def block_rows(self, block: int) -> F32:
+        """(k, Z) rows of the matrix for the states of one block; copies of whole matrices, so faster than `rows`."""
+        out = np.outer(self.leave[live_slice(self.first, block)], self.arrive)
+        for b_next in np.flatnonzero(self.pair[block] >= 0):
+            p = self.pair[block, b_next]
+            part = out[:, self.first[b_next] : self.first[b_next + 1]]
+            part[:] = self.data[self.starts[p] : self.starts[p + 1]].reshape(part.shape)
         return out
 
     def into_block(self, z: I64, block: I64) -> tuple[I64, I64, F32]:

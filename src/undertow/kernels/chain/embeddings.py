@@ -47,7 +47,7 @@ class Embeddings(NamedTuple):
 
     @property
     def width(self) -> int:
-        return self.leave.shape[1]
+        return int(self.leave.shape[1])
 
     @property
     def n_states(self) -> int:

@@ -4,6 +4,9 @@ A span of width w that begins at token i of sentence b is row first[w] + b (N �
 width are adjacent and their products with V̂ and Ŵ are two matrix products. Every row has a power of two as its scale:
 the probabilities of a row are its numbers times 2^exponent. Scaling by powers of two rounds nothing, and no product of
 probabilities leaves the range of floating-point numbers, however long the sentence.
+
+With `allowed`, only the marked spans may be constituents: sums are then over the trees that have no other. If these are
+the spans of one binary tree, the tree is given and only its symbols are hidden.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ class Chart(NamedTuple):
     exponent: I64  # (rows,)
     z: F64  # (B,) probability of the sentence, over 2^z_exponent
     z_exponent: I64  # (B,)
+    allowed: NDArray[np.bool_] | None = None  # (rows,) the spans that may be constituents; None for all
 
     @property
     def log_likelihood(self) -> F64:
@@ -56,7 +60,12 @@ def width_starts(n: int, size: int) -> I64:
     return np.concatenate(([0, 0], np.cumsum(counts))).astype(np.int64)
 
 
-def inside(words: NDArray[Any], space: RankSpace, buffers: Buffers | None = None) -> Chart:
+def inside(
+    words: NDArray[Any],
+    space: RankSpace,
+    buffers: Buffers | None = None,
+    allowed: NDArray[np.bool_] | None = None,
+) -> Chart:
     """The chart of sentences (B, N), N ≥ 1, given as rows of the word tables of `space`.
 
     With `buffers` the tables are those of the last call, which are overwritten.
@@ -75,6 +84,8 @@ def inside(words: NDArray[Any], space: RankSpace, buffers: Buffers | None = None
     for w in range(2, n + 1):
         combine(w, n, first, L, exponent, R, exponent, G, exponent)
         at = slice(int(first[w]), int(first[w + 1]))
+        if allowed is not None:
+            forbid(~allowed[at], G[at], exponent[at])
         if w < n:  # the root is no child
             np.matmul(G[at], space.to_left, out=L[at])
             np.matmul(G[at], space.to_right, out=R[at])
@@ -84,7 +95,24 @@ def inside(words: NDArray[Any], space: RankSpace, buffers: Buffers | None = None
         root = slice(int(first[n]), rows)
         z = G[root].astype(np.float64) @ space.top.astype(np.float64)
         z_exponent = exponent[root].copy()
-    return Chart(n, size, first, G, L, R, exponent, z, z_exponent)
+    return Chart(n, size, first, G, L, R, exponent, z, z_exponent, allowed)
+
+
+def forbid(rows: NDArray[np.bool_], G: NDArray[Any], exponent: I64) -> None:
+    """Set rows of a table to probability zero."""
+    G[rows] = 0
+    exponent[rows] = NOTHING
+
+
+def rows_of_spans(n: int, spans: NDArray[Any]) -> NDArray[np.bool_]:
+    """(rows,) of a chart, true for single words and for the spans (B, k, 2) of its sentences of n words."""
+    size = len(spans)
+    first = width_starts(n, size)
+    width = spans[:, :, 1] - spans[:, :, 0]
+    found = np.zeros(int(first[-1]), dtype=bool)
+    found[: n * size] = True
+    found[first[width] + np.arange(size)[:, None] * (n - width + 1) + spans[:, :, 0]] = True
+    return found
 
 
 @njit(cache=True, nogil=True)
@@ -164,4 +192,15 @@ def normalize_pairs(L: Any, R: Any, exponent: Any) -> None:
         exponent[x] += e
 
 
-__all__ = ["NOTHING", "Chart", "combine", "inside", "normalize_pairs", "power_of_two", "scale_row", "width_starts"]
+__all__ = [
+    "NOTHING",
+    "Chart",
+    "combine",
+    "forbid",
+    "inside",
+    "normalize_pairs",
+    "power_of_two",
+    "rows_of_spans",
+    "scale_row",
+    "width_starts",
+]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from undertow.kernels.chain.operators import add_stats
 from undertow.kernels.chart.grammar import GrammarParams, RankSpace, batches_by_length, rank_space
-from undertow.kernels.chart.inside import NOTHING, Chart, inside, normalize_pairs, power_of_two
+from undertow.kernels.chart.inside import NOTHING, Chart, forbid, inside, normalize_pairs, power_of_two, rows_of_spans
 from undertow.kernels.lanes import Buffers
 from undertow.kernels.types import F64, I64
 
@@ -49,6 +49,8 @@ def outside(chart: Chart, space: RankSpace, buffers: Buffers | None = None) -> O
             at = chart.width(w)
             np.matmul(L[at], space.to_left.T, out=G[at])
             G[at] += R[at] @ space.to_right.T
+            if chart.allowed is not None:
+                forbid(~chart.allowed[at], G[at], exponent[at])
     factor = np.empty(rows)
     _factors(n, size, first, exponent, chart.exponent, chart.z, chart.z_exponent, factor)
     return Outside(G, L, R, factor)
@@ -145,25 +147,34 @@ class RankStats(NamedTuple):
         return add_stats(self, other)
 
 
-def statistics(ids: NDArray[Any], bounds: I64, p: GrammarParams) -> RankStats:
+def statistics(ids: NDArray[Any], bounds: I64, p: GrammarParams, spans: I64 | None = None) -> RankStats:
     """The E-step on sentences ids[bounds[i] : bounds[i + 1]], in float32 with float64 sums.
 
-    The log-likelihood is −inf if a sentence is impossible.
+    The log-likelihood is −inf if a sentence is impossible. `spans` (k, 2) are the constituents, begin and end, of one
+    binary tree a sentence, N − 1 for N words, one sentence after the other: then only the symbols are hidden.
     """
     words, local = np.unique(ids, return_inverse=True)
     space = rank_space(p, words)
     r, lengths = p.rank, np.diff(bounds)
+    first_span = tree_starts(lengths)
     total = _zero(len(words), r)
     log_likelihood, buffers = 0.0, Buffers()
     for batch in batches_by_length(lengths, r, BATCH_FLOATS):
-        sentences = local[bounds[batch][:, None] + np.arange(lengths[batch[0]])]
-        chart = inside(sentences, space, buffers)
+        n = int(lengths[batch[0]])
+        sentences = local[bounds[batch][:, None] + np.arange(n)]
+        allowed = None if spans is None else rows_of_spans(n, spans[first_span[batch][:, None] + np.arange(n - 1)])
+        chart = inside(sentences, space, buffers, allowed)
         log_likelihood += float(chart.log_likelihood.sum())
         _accumulate(chart, outside(chart, space, buffers), sentences.reshape(-1), total, buffers)
     left, right, top = (np.zeros((p.n_words, *x.shape[1:])) for x in total[3:])
     left[words], right[words], top[words] = total[3:]
     n_sentences = int(np.count_nonzero(lengths))
     return RankStats(log_likelihood, len(ids), n_sentences, total[0], total[1], total[2], left, right, top)
+
+
+def tree_starts(lengths: NDArray[Any]) -> I64:
+    """Where the constituents of each sentence's tree begin, N − 1 for N words, and their number at the end."""
+    return np.concatenate(([0], np.cumsum(np.maximum(lengths - 1, 0)))).astype(np.int64)
 
 
 def _zero(n_words: int, r: int) -> tuple[F64, ...]:
@@ -249,4 +260,5 @@ __all__ = [
     "outside",
     "span_posteriors",
     "statistics",
+    "tree_starts",
 ]

@@ -21,11 +21,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from undertow.errors import InputError
-from undertow.kernels.field.cooccurrence import Table, field_sums
+from undertow.kernels.field.cooccurrence import Table as CountTable
+from undertow.kernels.field.cooccurrence import field_sums
 from undertow.kernels.types import F32, F64
 from undertow.models.dynamic.filter import Belief, predict
 from undertow.models.dynamic.state import FittedMap
 from undertow.models.dynamic.tables import BURSTINESS, align, damp, gap_after, make_table
+from undertow.tables import Table
 from undertow.text.events import Events
 
 DECAYS = (0.2, 0.4, 0.6, 0.75, 0.9, 1.0)  # candidates, per step
@@ -70,7 +72,7 @@ def link_probabilities(fitted: FittedMap) -> F32:
     return out
 
 
-def predict_links(fitted: FittedMap, n: int | None, new: bool) -> list[Link]:
+def predict_links(fitted: FittedMap, n: int | None, new: bool) -> Table[Link]:
     """The pairs most likely to meet at the next step, most probable first."""
     probabilities = link_probabilities(fitted)
     if n is None and probabilities.size > MAX_LISTED_PAIRS:
@@ -86,7 +88,7 @@ def predict_links(fitted: FittedMap, n: int | None, new: bool) -> list[Link]:
     order = candidates[np.argsort(-flat[candidates], kind="stable")][:n]
     rows, columns = fitted.events.row_names, fitted.events.column_names
     width = len(columns)
-    return [Link(rows[k // width], columns[k % width], float(flat[k])) for k in order.tolist()]
+    return Table(Link, (Link(rows[k // width], columns[k % width], float(flat[k])) for k in order.tolist()))
 
 
 def log_likelihood(fitted: FittedMap, events: Events) -> float:
@@ -113,7 +115,7 @@ def log_likelihood(fitted: FittedMap, events: Events) -> float:
     return log_rate / total - float(np.log(total_rate))
 
 
-def with_counts(table: Table, other: Table) -> Table:
+def with_counts(table: CountTable, other: CountTable) -> CountTable:
     """A table with the counts of another one whose entities are among its own; its frequencies stay."""
     rows, columns = (np.searchsorted(p, q) for p, q in ((table.rows, other.rows), (table.columns, other.columns)))
     pairs = other.counts.tocoo()
@@ -121,7 +123,7 @@ def with_counts(table: Table, other: Table) -> Table:
     return table._replace(counts=counts, transposed=sp.csr_array(counts.T))
 
 
-def mean_log_probability(table: Table, x: F64) -> float:
+def mean_log_probability(table: CountTable, x: F64) -> float:
     """Mean log p(i, j) of the counts of a table under its own frequencies."""
     pairs = table.counts.tocoo()
     X, Y = x[table.rows], x[table.columns]

@@ -40,6 +40,7 @@ from undertow.models.dynamic.map_data import MapData, empirical_shares, make_map
 from undertow.models.dynamic.queries import Mover, Movers, Neighbor, Timeline
 from undertow.models.dynamic.state import FittedMap
 from undertow.models.fitting import Callback, CheckpointSource, open_checkpoint
+from undertow.tables import Table
 from undertow.text.event_times import Time
 from undertow.text.events import Events
 
@@ -383,10 +384,10 @@ class DynamicEmbedding(Estimator):
 
     def nearest(
         self, name: Name, time: Any, n: int = 10, *, kind: str | None = None, of: str | None = None
-    ) -> list[Neighbor]:
+    ) -> Table[Neighbor]:
         """The entities nearest to one at a time, among those with events then.
 
-        They are ranked by |x_j − x_i|² + tr Σ_j, so that uncertain ones come later, as on the page of the map.
+        They are ranked by `|x_j − x_i|² + tr Σ_j`, so that uncertain ones come later, as on the page of the map.
 
         Parameters
         ----------
@@ -401,7 +402,7 @@ class DynamicEmbedding(Estimator):
 
         Returns
         -------
-        list of Neighbor
+        Table of Neighbor
             With the root of the expected squared distance.
         """
         return queries.nearest(self._map(), name, time, n, kind, of)
@@ -450,7 +451,7 @@ class DynamicEmbedding(Estimator):
         """
         return links.link_probabilities(self._map())
 
-    def predict_links(self, n: int | None = None, *, new: bool = False) -> list[Link]:
+    def predict_links(self, n: int | None = None, *, new: bool = False) -> Table[Link]:
         """The pairs most likely to meet at the next step.
 
         Parameters
@@ -462,7 +463,7 @@ class DynamicEmbedding(Estimator):
 
         Returns
         -------
-        list of Link
+        Table of Link
             The most probable first.
 
         Raises

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from undertow.kernels.types import F64
 from undertow.models.dynamic.state import FittedMap
+from undertow.tables import Table
 
 BAND = (0.05, 0.95)  # quantiles of the 90 % band
 
@@ -68,8 +69,8 @@ class Mover(NamedTuple):
     p_value: float
 
 
-class Movers(list[Mover]):
-    """A list of movers with a summary.
+class Movers(Table[Mover]):
+    """A table of movers with a summary.
 
     Attributes
     ----------
@@ -78,7 +79,7 @@ class Movers(list[Mover]):
     """
 
     def __init__(self, movers: Iterable[Mover], verdict: str) -> None:
-        super().__init__(movers)
+        super().__init__(Mover, movers, note=verdict)
         self.verdict = verdict
 
 
@@ -148,7 +149,7 @@ def distance_band(mean: F64, cov: F64) -> Timeline:
 # --- neighbors ------------------------------------------------------------------------------------------
 
 
-def nearest(fitted: FittedMap, name: Any, time: Any, n: int, kind: str | None, of: str | None) -> list[Neighbor]:
+def nearest(fitted: FittedMap, name: Any, time: Any, n: int, kind: str | None, of: str | None) -> Table[Neighbor]:
     """The n entities nearest to one at a time, among those with events then."""
     entities, form, path = fitted.entities, fitted.form, fitted.smoothed
     i, t = entities.find(name, kind), fitted.step(time)
@@ -161,10 +162,10 @@ def nearest(fitted: FittedMap, name: Any, time: Any, n: int, kind: str | None, o
         allowed &= rows if entities.side(of) == 0 else ~rows
     order = np.flatnonzero(allowed)[np.argsort(near[allowed], kind="stable")][: max(int(n), 0)]
     squares = [((x[j] - x[i]) ** 2).sum() + np.trace(form.difference(path.covs[t], i, j, d)) for j in order]
-    return [
-        Neighbor(entities.names[j], entities.kind(j), float(np.sqrt(max(square, 0))))
-        for j, square in zip(order, squares, strict=True)
-    ]
+    found = zip(order, squares, strict=True)
+    return Table(
+        Neighbor, (Neighbor(entities.names[j], entities.kind(j), float(np.sqrt(max(square, 0)))) for j, square in found)
+    )
 
 
 def nearness(x: F64, traces: F64, i: int) -> F64:

@@ -66,6 +66,7 @@ from undertow.models.fitting import (
     run_iterations,
     split_text,
 )
+from undertow.tables import Table
 from undertow.text.corpus import Corpus
 from undertow.text.tokenizer import checked_sentences
 
@@ -555,7 +556,7 @@ class FactorialHMM(Estimator):
             out.extend(logs[a:b] for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True))
         return out
 
-    def fill(self, text: Any, n: int = 10) -> list[Gap]:
+    def fill(self, text: Any, n: int = 10) -> Table[Gap]:
         """The words of the gaps of a text, each given everything on both sides of it.
 
         Parameters
@@ -567,7 +568,7 @@ class FactorialHMM(Estimator):
 
         Returns
         -------
-        list of Gap
+        Table of Gap
             `position`, and `words` with their probabilities, most probable first.
 
         Raises
@@ -621,7 +622,7 @@ class FactorialHMM(Estimator):
 
         return float(np.exp(-masked_score(self.masked_log_probabilities(X))))
 
-    def compare(self, text: Any, position: int, words: Sequence[str]) -> list[Comparison]:
+    def compare(self, text: Any, position: int, words: Sequence[str]) -> Table[Comparison]:
         """How well some words fit a position, given both sides.
 
         Parameters
@@ -635,7 +636,7 @@ class FactorialHMM(Estimator):
 
         Returns
         -------
-        list of Comparison
+        Table of Comparison
             `word`, `probability`, `share` among the words given, and `log_odds` against the others, in their order.
         """
         from undertow.questions.evidence import as_evidence
@@ -643,7 +644,7 @@ class FactorialHMM(Estimator):
 
         return compare(self._chain(), as_evidence(text), position, words)
 
-    def surprise(self, X: Text) -> list[Surprise]:
+    def surprise(self, X: Text) -> Table[Surprise]:
         """How surprising each token is, given the tokens before it and given all others, in bits.
 
         Parameters
@@ -653,7 +654,7 @@ class FactorialHMM(Estimator):
 
         Returns
         -------
-        list of Surprise
+        Table of Surprise
             `tokens`, `left_to_right` and `both_sides`, one a sentence.
         """
         from undertow.questions.explain import surprises
@@ -779,7 +780,7 @@ class FactorialHMM(Estimator):
     def _batches(self, X: Text) -> Iterator[tuple[npt.NDArray[Any], I64]]:
         return batches(encode_sentences(self.vocabulary_, X))
 
-    def top_words(self, layer: int, state: int, n: int = 10, *, min_count: int = 5) -> list[WordWeight]:
+    def top_words(self, layer: int, state: int, n: int = 10, *, min_count: int = 5) -> Table[WordWeight]:
         """The words most typical of a state of a layer, by how much more often they come there than elsewhere.
 
         Parameters
@@ -793,7 +794,7 @@ class FactorialHMM(Estimator):
 
         Returns
         -------
-        list of WordWeight
+        Table of WordWeight
             Highest lift first.
 
         Raises

@@ -13,6 +13,7 @@ from undertow.kernels.factorial.viterbi import codes_to_states, joint_viterbi
 from undertow.kernels.factorial.words import Emission, FactorialParams
 from undertow.kernels.types import F32, F64, I64
 from undertow.models.factorial.params import FactorialInference
+from undertow.tables import Table
 from undertow.text.vocabulary import Vocabulary
 
 BATCH_TOKENS = 1 << 16  # queries process a text in batches of about this many tokens
@@ -77,7 +78,7 @@ def draw_states(
     return [int(rng.choice(p.n_states, p=g / g.sum())) for g in gamma]
 
 
-def words_of_state(theta: F64, state: int, words: Vocabulary, n: int, min_count: int) -> list[WordWeight]:
+def words_of_state(theta: F64, state: int, words: Vocabulary, n: int, min_count: int) -> Table[WordWeight]:
     """The n words with the highest lift in a state, from the layer's scores θ (V, K)."""
     share = state_shares(theta, words.counts)
     tokens = words.counts * share[:, state]
@@ -86,7 +87,7 @@ def words_of_state(theta: F64, state: int, words: Vocabulary, n: int, min_count:
     allowed = words.counts >= min(min_count, int(words.counts.max()))
     allowed[: words.n_special] = False
     order = np.argsort(np.where(allowed, -lift, np.inf), kind="stable")[: min(n, int(allowed.sum()))]
-    return [WordWeight(words.words[i], float(lift[i]), float(tokens[i])) for i in order]
+    return Table(WordWeight, (WordWeight(words.words[i], float(lift[i]), float(tokens[i])) for i in order))
 
 
 def state_shares(theta: F64, counts: I64) -> F64:

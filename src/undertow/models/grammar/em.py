@@ -46,6 +46,7 @@ class Shard(NamedTuple):
 
     ids: NDArray[np.uint32]
     bounds: I64
+    spans: I64 | None = None  # (k, 2) constituents of their trees, one sentence after the other, where trees are given
 
 
 def split_chunks(corpus: Corpus, n_chunks: int) -> list[list[Shard]]:
@@ -81,8 +82,12 @@ class MStep(NamedTuple):
             smoothed_to_mean(counts.rules, k.rules, k.mean),
             smoothed_to_mean(counts.left, k.children, k.mean),
             smoothed_to_mean(counts.right, k.children, k.mean),
-            smoothed_emission(counts.emission, k.word, self.word_counts, self.unseen),
+            self.emission(counts.emission),
         )
+
+    def emission(self, counts: F64) -> NDArray[np.float32]:
+        """(V, m) p(word | preterminal) from expected counts."""
+        return smoothed_emission(counts, self.smoothing * Smoothing().word, self.word_counts, self.unseen)
 
 
 def smoothed_to_mean(counts: F64, strength: float, of_mean: float) -> NDArray[np.float32]:
@@ -146,13 +151,15 @@ def em_iterations(
     engine: Engine | None = None,
     *,
     validation: Sequence[Shard] = (),
+    delay_first: bool = False,
     earlier: GrammarCounts | None = None,
     resume_from: EMState | None = None,
 ) -> Iterator[Iteration[Fitted]]:
     """Passes over the text. The objective is the log-likelihood of a token under the parameters it was read with.
 
-    Without smoothing the first pass updates the parameters only at its end: rules and words of chunks not read yet
-    would get probability zero and keep it. `earlier` are counts of other text, which stay part of the total.
+    With `delay_first` the first pass updates the parameters only at its end: what a good start knows of the words of
+    chunks not read yet would be lost, and without smoothing they would get probability zero and keep it. `earlier` are
+    counts of other text, which stay part of the total.
     """
     running: IncrementalStats[GrammarCounts] = IncrementalStats(len(chunks) + (earlier is not None), ("emission",))
     if earlier is not None:
@@ -172,7 +179,7 @@ def em_iterations(
                 )
             log_likelihood, n_tokens = log_likelihood + sums.log_likelihood, n_tokens + sums.n_tokens
             total = running.replace(c, expected_counts(sums, fit.params))
-            if running.complete or m_step.smoothing > 0:
+            if running.complete or not delay_first:
                 fit = Fitted.of(total, m_step(total))
         mean = log_likelihood / n_tokens
         score = mean_log_likelihood(fit.params, validation, engine) if validation else None
@@ -182,7 +189,7 @@ def em_iterations(
 
 @one_blas_thread()  # in worker processes too, whose BLAS may use any number of threads
 def _statistics(params: GrammarParams, shard: Shard) -> RankStats:
-    return statistics(shard.ids, shard.bounds, params)
+    return statistics(shard.ids, shard.bounds, params, shard.spans)
 
 
 def _add(a: Any, b: Any) -> Any:

@@ -29,6 +29,7 @@ from undertow.models.base import (
     as_corpus,
     encode_sentences,
     extend_corpus,
+    warn_of_little_text,
 )
 from undertow.models.constraints import (
     CALLBACKS,
@@ -50,11 +51,15 @@ from undertow.models.fitting import (
     open_checkpoint,
     part_of,
     run_iterations,
+    shown_log,
     split_text,
 )
 from undertow.models.grammar import em, queries
-from undertow.models.grammar.init import INITS, initial_params
+from undertow.models.grammar.agreement import agreement_start
+from undertow.models.grammar.init import INITS, LEANS, Sizes
+from undertow.models.grammar.restarts import best_start
 from undertow.models.grammar.trees import Tree
+from undertow.tables import Table
 from undertow.text.corpus import Corpus
 from undertow.text.tokenizer import checked_sentences
 from undertow.text.vocabulary import Vocabulary
@@ -99,10 +104,18 @@ class Grammar(Estimator):
         Number of features r between a nonterminal and its two children. Time grows with its square, and hardly with the
         numbers of symbols.
     init
-        How EM starts: "clusters" (each preterminal emits mainly the words of one class of a class bigram model) or
-        "random". "auto" is "clusters".
+        How EM starts. "agreement": from trees on which several short fits to a sample agree, for the best trees.
+        "chain": from a hidden Markov model of min(n, m, r) states, for the best perplexity; take n = m = r. "clusters":
+        from random rules, each preterminal emitting mainly the words of one class of a class bigram model. "random":
+        from random rules and words. "auto" is "agreement".
+    n_restarts
+        Number of random starts: for "agreement" the number of short fits; for the others, the start is taken that has
+        the highest likelihood after two passes over a sample. None for 5 with "agreement" and 1 with the others.
+    lean
+        Where the first trees branch: "right" (English, French and other languages whose phrases begin with their
+        heads), "left" (Japanese, Turkish) or "none". A chain branches to the right whatever this is.
     n_iter
-        Passes over the text.
+        Passes over the text; at most, if text is held out.
     n_chunks
         The parameters are updated after each of so many parts of the text; 1 is plain EM.
     smoothing
@@ -155,6 +168,8 @@ class Grammar(Estimator):
         "n_preterminals": Whole(1, 100_000),
         "rank": Whole(1, 10_000),
         "init": Choice("auto", *INITS),
+        "n_restarts": Whole(1, 1000) | None,
+        "lean": Choice(*LEANS),
         "n_iter": Whole(1),
         "n_chunks": Whole(1),
         "smoothing": Number(0, 1e9),
@@ -176,8 +191,10 @@ class Grammar(Estimator):
         n_preterminals: int = 120,
         rank: int = 60,
         init: str = "auto",
-        n_iter: int = 20,
-        n_chunks: int = 4,
+        n_restarts: int | None = None,
+        lean: str = "right",
+        n_iter: int = 6,
+        n_chunks: int = 8,
         smoothing: float = 1.0,
         max_length: int = 40,
         validation: float | None = None,
@@ -190,6 +207,8 @@ class Grammar(Estimator):
         self.n_preterminals = n_preterminals
         self.rank = rank
         self.init = init
+        self.n_restarts = n_restarts
+        self.lean = lean
         self.n_iter = n_iter
         self.n_chunks = n_chunks
         self.smoothing = smoothing
@@ -242,16 +261,14 @@ class Grammar(Estimator):
         rng = check_random_state(self.random_state)
         corpus = as_corpus(X)
         text, other = split_text(corpus, self.validation, validation)
+        symbols = self.n_nonterminals + self.n_preterminals
+        warn_of_little_text(symbols, "symbols", "n_preterminals", text.n_tokens, stacklevel=3)
         text, other = self._short(text), None if other is None else self._short(other)
         m_step = em.MStep.of(text.vocabulary.counts, float(self.smoothing))
         with open_checkpoint(checkpoint, self, (text, other), rng) as saved:
             at: em.EMState | None = saved.state
-            sizes = int(self.n_nonterminals), int(self.n_preterminals), int(self.rank)
-            start = (
-                initial_params(text, *sizes, self.init, m_step, rng, count_workers(self.n_jobs))
-                if at is None
-                else at.fit
-            )
+            with self._workers(engine) as workers, shown_log(self.verbose):
+                start = self._start(text, m_step, rng, workers) if at is None else at.fit
             result = self._run_em(start, m_step, text, other, engine, checkpoint=saved)
         self._finish(result, corpus.vocabulary, corpus.manifest.get("tokenizer"))
         return self
@@ -339,6 +356,18 @@ class Grammar(Estimator):
         )
         return part_of(text, [s for s in text.sentences() if len(s) <= self.max_length])
 
+    def _workers(self, engine: Engine | None) -> Any:
+        return nullcontext(engine) if engine is not None else open_engine("threads", self.n_jobs)
+
+    def _start(self, text: Corpus, m_step: em.MStep, rng: np.random.Generator, workers: Engine) -> em.Fitted:
+        """Parameters to begin EM with."""
+        m_step = m_step._replace(smoothing=max(m_step.smoothing, 1.0))  # what a start gives no chance, EM cannot find
+        sizes = Sizes(int(self.n_nonterminals), int(self.n_preterminals), int(self.rank))
+        init, n_threads = self.init, count_workers(self.n_jobs)
+        if init in ("auto", "agreement"):
+            return agreement_start(text, sizes, int(self.n_restarts or 5), m_step, rng, n_threads, workers, self.lean)
+        return best_start(text, sizes, init, int(self.n_restarts or 1), m_step, rng, n_threads, workers, self.lean)
+
     def _run_em(
         self,
         start: em.Fitted,
@@ -350,7 +379,7 @@ class Grammar(Estimator):
         checkpoint: OpenCheckpoint | None = None,
     ) -> FitResult[em.Fitted]:
         held_out = [] if other is None else [shard for chunk in em.split_chunks(other, 1) for shard in chunk]
-        with nullcontext(engine) if engine is not None else open_engine("threads", self.n_jobs) as workers:
+        with self._workers(engine) as workers:
             iterations = em.em_iterations(
                 start,
                 m_step,
@@ -358,6 +387,7 @@ class Grammar(Estimator):
                 int(self.n_iter),
                 workers,
                 validation=held_out,
+                delay_first=self.smoothing == 0 or (earlier is None and self.init in ("auto", "agreement", "chain")),
                 earlier=earlier,
                 resume_from=None if checkpoint is None else checkpoint.state,
             )
@@ -615,7 +645,7 @@ class Grammar(Estimator):
         return queries.features(self.params_, self._encoded(X), view)
 
     @one_blas_thread()
-    def fill(self, text: Sequence[str | None], n: int = 10) -> list[Gap]:
+    def fill(self, text: Sequence[str | None], n: int = 10) -> Table[Gap]:
         """The words of the gaps of a sentence, each given everything on both sides of it, exactly.
 
         Parameters
@@ -627,7 +657,7 @@ class Grammar(Estimator):
 
         Returns
         -------
-        list of Gap
+        Table of Gap
             `position`, and `words` with their probabilities, most probable first, among the words seen in training.
 
         Raises
@@ -644,13 +674,13 @@ class Grammar(Estimator):
         ids = ids.astype(np.int64)
         ids[gaps] = queries.GAP
         seen = self.vocabulary_.counts > 0
-        found = []
+        found = Table(Gap)
         for position, p in zip(gaps, queries.gap_distributions(self.params_, ids), strict=True):
             order = [i for i in np.argsort(-p, kind="stable").tolist() if seen[i]][:n]
-            found.append(Gap(position, [WordProbability(self.vocabulary_.words[i], float(p[i])) for i in order]))
+            found.append(Gap(position, self._words(order, p)))
         return found
 
-    def top_words(self, symbol: int, n: int = 10, *, relevance: float = 0.6) -> list[WordProbability]:
+    def top_words(self, symbol: int, n: int = 10, *, relevance: float = 0.6) -> Table[WordProbability]:
         """The words that characterize a symbol.
 
         Parameters
@@ -664,7 +694,7 @@ class Grammar(Estimator):
 
         Returns
         -------
-        list of WordProbability
+        Table of WordProbability
             With p(word | symbol), most relevant first; for a nonterminal, of the words of its phrases.
 
         Raises
@@ -678,16 +708,20 @@ class Grammar(Estimator):
             raise InputError(f"symbol={symbol!r} must be one of 0 to {size - 1}.")
         return self._relevant(queries.symbol_words(self.params_, int(symbol)), n, relevance)
 
-    def _relevant(self, p: F64, n: int, relevance: float) -> list[WordProbability]:
+    def _relevant(self, p: F64, n: int, relevance: float) -> Table[WordProbability]:
         counts = self.vocabulary_.counts
         with np.errstate(divide="ignore", invalid="ignore"):
             score = np.log(p) - (1 - relevance) * np.log(counts / counts.sum())
         score = np.where((p > 0) & (counts > 0), score, -np.inf)
         order = [i for i in np.argsort(-score, kind="stable")[:n].tolist() if np.isfinite(score[i])]
-        return [WordProbability(self.vocabulary_.words[i], float(p[i])) for i in order]
+        return self._words(order, p)
+
+    def _words(self, order: Iterable[int], p: F64) -> Table[WordProbability]:
+        words = self.vocabulary_.words
+        return Table(WordProbability, (WordProbability(words[i], float(p[i])) for i in order))
 
     @one_blas_thread()
-    def top_rules(self, n: int = 10, *, n_words: int = 5) -> list[Rule]:
+    def top_rules(self, n: int = 10, *, n_words: int = 5) -> Table[Rule]:
         """The most used rules A → B C, described by words.
 
         Parameters
@@ -699,7 +733,7 @@ class Grammar(Estimator):
 
         Returns
         -------
-        list of Rule
+        Table of Rule
             Most used in the training text first.
         """
         self._check_fitted()
@@ -709,7 +743,7 @@ class Grammar(Estimator):
             symbol: [w.word for w in self.top_words(symbol, n_words)]
             for symbol in {s for _, _, *abc in found for s in abc}
         }
-        return [Rule(p, words[a], words[b], words[c], (a, b, c)) for _, p, a, b, c in found]
+        return Table(Rule, (Rule(p, words[a], words[b], words[c], (a, b, c)) for _, p, a, b, c in found))
 
     def _encoded(self, X: Any) -> list[npt.NDArray[np.uint32]]:
         """Sentences as ids, none longer than a query takes."""

@@ -43,7 +43,7 @@ from undertow.kernels.types import F32, I64
 from undertow.models.fitting import Iteration, perplexity_remark
 from undertow.models.hmm.em import Shard, em_iterations, mean_log_probability, split_chunks, unseen_mass
 from undertow.models.hmm.init import choose_blocks, initial_params
-from undertow.models.hmm.params import BlockParams
+from undertow.models.hmm.params import BlockParams, Params
 from undertow.text.corpus import Corpus
 from undertow.text.lag_counts import LagCounts
 
@@ -168,15 +168,18 @@ def _noisy(x: F32, which: NDArray[np.bool_], rng: np.random.Generator) -> F32:
     return np.asarray(x + noise * which[:, None], dtype=np.float32)
 
 
+def n_kept(first: I64, dropout: float) -> I64:
+    """(G,) how many states of each block are kept: the share 1 − dropout, at least one."""
+    return np.maximum(1, np.rint(np.diff(first) * (1 - dropout))).astype(np.int64)
+
+
 def draw_states(first: I64, dropout: float, rng: np.random.Generator) -> I64:
-    """The states that are kept, sorted: of each block the share 1 − dropout, at least one."""
+    """The states that are kept, sorted."""
     if not dropout:
         return np.arange(first[-1])
-    kept = []
-    for low, high in zip(first[:-1].tolist(), first[1:].tolist(), strict=True):
-        n = max(1, round((high - low) * (1 - dropout)))
-        kept.append(low + np.sort(rng.permutation(high - low)[:n]))
-    return np.concatenate(kept)
+    low, sizes, kept = first[:-1].tolist(), np.diff(first).tolist(), n_kept(first, dropout).tolist()
+    draws = [a + np.sort(rng.permutation(k)[:n]) for a, k, n in zip(low, sizes, kept, strict=True)]
+    return np.concatenate(draws)
 
 
 # --- text -----------------------------------------------------------------------------------------------
@@ -241,10 +244,10 @@ def embedded_start(
     params, m_step = initial_params(
         counts, chunks, n_first, options.n_blocks, None, 0, "random", options.smoothing or 1.0, rng, n_threads
     )
-    if not isinstance(params, BlockParams):
-        raise InputError("HMM: the text has too few words for two blocks: use parameterization='table'.")
     for iteration in em_iterations(params, m_step, chunks, EM_PASSES, engine):
         params = iteration.params
+    if not isinstance(params, BlockParams) or not isinstance(params.transition, PairSparse):
+        raise InputError("HMM: the text has too few words for two blocks: use parameterization='table'.")
     stats = map_reduce(partial(_table_statistics, params), [s for c in chunks for s in c], _add, engine=engine)
     blocks, word_counts = params.blocks, corpus.vocabulary.counts
     order = WordOrder.of(blocks.word_block)
@@ -408,16 +411,17 @@ def embedded_epochs(
     engine: Engine | None,
     n_threads: int,
     validation: Sequence[Shard] = (),
-) -> Iterator[Iteration[BlockParams]]:
+) -> Iterator[Iteration[Params]]:
     """Epochs over the batches in random order. The objective is the log-likelihood of a token with dropped states."""
     order, unseen = WordOrder.of(state.word_block), unseen_mass(corpus.vocabulary.counts, options.smoothing)
     batches = text_batches(corpus, options.batch_tokens, options.carry, order)
     plan = growth(state.first_sizes, final_sizes(state.first_sizes, options.n_states), options.n_iter)
     n_steps = options.n_iter * len(batches)
+    work = [float(sizes.sum()) ** 2 for sizes in plan]  # of an epoch, nearly: that of a full transition
     for epoch in range(state.n_done, options.n_iter):
         if (plan[epoch] != np.diff(state.first)).any():
             state = split_states(state, plan[epoch], rng)
-        buffer = np.empty(len(draw_states(state.first, options.dropout, np.random.default_rng(0))) ** 2, np.float32)
+        buffer = np.empty(n_kept(state.first, options.dropout).sum() ** 2, dtype=np.float32)
         log_likelihood, n_tokens = 0.0, 0
         for i, b in enumerate(rng.permutation(len(batches)).tolist()):
             rate = rate_at((epoch * len(batches) + i) / n_steps)
@@ -428,7 +432,8 @@ def embedded_epochs(
         params = as_params(state, unseen, n_threads)
         mean = log_likelihood / n_tokens
         held = mean_log_probability(params, validation, engine) if validation else None
-        yield Iteration(mean, params, held, perplexity_remark(mean, held), partial(_same, state))
+        done = sum(work[: epoch + 1]) / sum(work)
+        yield Iteration(mean, params, held, perplexity_remark(mean, held), partial(_same, state), done)
 
 
 def _same(state: EmbeddedState) -> EmbeddedState:

@@ -1,7 +1,7 @@
 """The hidden Markov model of text: a language model with thousands of states, fitted by EM on ordinary cores.
 
 The class only forwards: parameters and inference are in `params`, EM in `em`, its start in `init` and `initial_counts`,
-queries in `queries`, saving in `storage`.
+queries in `queries`, diagnostics in `diagnose`, saving in `storage`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from undertow.models.base import (
     check_engine,
     encode_sentences,
     extend_corpus,
+    warn_of_little_text,
 )
 from undertow.models.constraints import (
     CALLBACKS,
@@ -51,6 +52,7 @@ from undertow.models.fitting import (
     run_iterations,
     split_text,
 )
+from undertow.models.hmm import diagnose as hmm_diagnose
 from undertow.models.hmm import em as hmm_em
 from undertow.models.hmm import embedded
 from undertow.models.hmm import queries as hmm_queries
@@ -61,6 +63,7 @@ from undertow.models.hmm.init import MIN_STATES_FOR_BLOCKS, EMStart, choose_bloc
 from undertow.models.hmm.initial_counts import INITS
 from undertow.models.hmm.params import Emission, Params
 from undertow.models.hmm.partial import HMMStats, SeenText, continuation
+from undertow.tables import Table
 from undertow.text.corpus import Corpus
 from undertow.text.lag_counts import LagCounts
 
@@ -158,6 +161,9 @@ class HMM(Estimator):
     kind = "hmm"
     seen_: SeenText | None
     tag_states_: hmm_tagged.Tags | None
+    added_params: ClassVar[Mapping[str, Any]] = {
+        "width": 128, "dropout": None, "batch_tokens": None, "features": "learned"
+    }  # fmt: skip
     constraints: ClassVar[Mapping[str, Constraint]] = {
         "n_states": Whole(1),
         "n_blocks": Whole(1) | None,
@@ -299,6 +305,8 @@ class HMM(Estimator):
         if resuming and corpus.vocabulary != self.vocabulary_:
             corpus = Corpus.from_sentences(corpus.token_lists(), vocabulary=self.vocabulary_)
         text, other = split_text(corpus, self.validation, validation)
+        if not resuming:
+            warn_of_little_text(self.n_states, "states", "n_states", text.n_tokens, stacklevel=3)
         if not resuming and y is None and self._tied(text):
             self._finish(self._fit_embedded(text, other, rng, engine, checkpoint), corpus)
             self.seen_ = SeenText(text.n_tokens, text.n_sentences)
@@ -678,7 +686,7 @@ class HMM(Estimator):
         """
         return float(np.exp(-self.score(X)))
 
-    def next_words(self, prefix: Sequence[str], n: int = 10) -> list[WordProbability]:
+    def next_words(self, prefix: Sequence[str], n: int = 10) -> Table[WordProbability]:
         """The most probable next words, among the words seen in training.
 
         Parameters
@@ -690,12 +698,13 @@ class HMM(Estimator):
 
         Returns
         -------
-        list of WordProbability
+        Table of WordProbability
             Most probable first.
         """
         p = np.where(self.vocabulary_.counts > 0, self._next(prefix), 0.0)
         order = np.argsort(-p, kind="stable")[:n]
-        return [WordProbability(self.vocabulary_.words[i], float(p[i])) for i in order.tolist()]
+        words = self.vocabulary_.words
+        return Table(WordProbability, (WordProbability(words[i], float(p[i])) for i in order.tolist()))
 
     def next_distribution(self, prefix: Sequence[str]) -> npt.NDArray[np.float64]:
         """Distribution of the next word.
@@ -752,7 +761,7 @@ class HMM(Estimator):
     # --- questions --------------------------------------------------------------------------------------
 
     @one_blas_thread()
-    def fill(self, text: Any, n: int = 10, *, states: Mapping[int, Any] | None = None) -> list[Gap]:
+    def fill(self, text: Any, n: int = 10, *, states: Mapping[int, Any] | None = None) -> Table[Gap]:
         """The words of the gaps of a text, each given everything on both sides of it, exactly.
 
         Parameters
@@ -767,7 +776,7 @@ class HMM(Estimator):
 
         Returns
         -------
-        list of Gap
+        Table of Gap
             One for each position that is not one known word: `position`, and `words` with their probabilities, most
             probable first, among the words seen in training.
 
@@ -916,7 +925,7 @@ class HMM(Estimator):
 
     def compare(
         self, text: Any, position: int, words: Sequence[str], *, states: Mapping[int, Any] | None = None
-    ) -> list[Comparison]:
+    ) -> Table[Comparison]:
         """How well some words fit a position, given both sides.
 
         Parameters
@@ -932,7 +941,7 @@ class HMM(Estimator):
 
         Returns
         -------
-        list of Comparison
+        Table of Comparison
             `word`, `probability`, `share` among the words given, and `log_odds` against the others, in their order.
         """
         from undertow.questions.evidence import as_evidence
@@ -940,7 +949,7 @@ class HMM(Estimator):
 
         return compare(self._chain(), as_evidence(text, states), position, words)
 
-    def surprise(self, X: Sentences) -> list[Surprise]:
+    def surprise(self, X: Sentences) -> Table[Surprise]:
         """How surprising each token is, given the tokens before it and given all others, in bits.
 
         Parameters
@@ -950,7 +959,7 @@ class HMM(Estimator):
 
         Returns
         -------
-        list of Surprise
+        Table of Surprise
             `tokens`, `left_to_right` and `both_sides`, one a sentence.
         """
         from undertow.questions.explain import surprises
@@ -958,7 +967,7 @@ class HMM(Estimator):
         return surprises(self, _reusable(X))
 
     @one_blas_thread()
-    def what_if(self, text: Any, position: int, word: str, *, states: Mapping[int, Any] | None = None) -> list[Change]:
+    def what_if(self, text: Any, position: int, word: str, *, states: Mapping[int, Any] | None = None) -> Table[Change]:
         """What would change at every other position if this one had another word.
 
         Parameters
@@ -974,7 +983,7 @@ class HMM(Estimator):
 
         Returns
         -------
-        list of Change
+        Table of Change
             `position`, `token`, `total_variation` and `divergence` of the distributions of its hidden state, and by how
             many bits the token becomes more surprising given both sides.
         """
@@ -1201,7 +1210,7 @@ class HMM(Estimator):
             raise InputError(f"method={method!r} must be 'posterior' or 'viterbi'.")
         return [[tags.names[i] for i in tags.sums(p).argmax(axis=1)] for p in self.transform(X, "posterior")]
 
-    def top_words(self, state: int, n: int = 10, *, relevance: float = 0.6) -> list[WordProbability]:
+    def top_words(self, state: int, n: int = 10, *, relevance: float = 0.6) -> Table[WordProbability]:
         """The words that characterize a state.
 
         Parameters
@@ -1215,7 +1224,7 @@ class HMM(Estimator):
 
         Returns
         -------
-        list of WordProbability
+        Table of WordProbability
             With p(word | state), most relevant first.
 
         Raises
@@ -1227,10 +1236,10 @@ class HMM(Estimator):
         if isinstance(state, bool) or not isinstance(state, int | np.integer) or not 0 <= state < self.params_.n_states:
             raise InputError(f"state={state!r} must be one of 0 to {self.params_.n_states - 1}.")
         found = hmm_queries.relevant_words(self.params_, int(state), n, self.vocabulary_.counts, relevance)
-        return [WordProbability(self.vocabulary_.words[w], p) for w, p in found]
+        return Table(WordProbability, (WordProbability(self.vocabulary_.words[w], p) for w, p in found))
 
     @one_blas_thread()
-    def transitions(self, n: int = 10, *, n_words: int = 5) -> list[Transition]:
+    def transitions(self, n: int = 10, *, n_words: int = 5) -> Table[Transition]:
         """The most informative transitions between states, described by words.
 
         Parameters
@@ -1242,7 +1251,7 @@ class HMM(Estimator):
 
         Returns
         -------
-        list of Transition
+        Table of Transition
             Probability of the transition, words of the state before and of the state after.
         """
         self._check_fitted()
@@ -1251,7 +1260,43 @@ class HMM(Estimator):
         for state in {z for _, *ends in steps for z in ends}:
             found = self.top_words(state, n_words)
             words[state] = [w.word for i, w in enumerate(found) if i == 0 or w.probability >= hmm_queries.LEAST_SHARE]
-        return [Transition(p, words[z], words[z_next]) for p, z, z_next in steps]
+        return Table(Transition, (Transition(p, words[z], words[z_next]) for p, z, z_next in steps))
+
+    @one_blas_thread()
+    def diagnose(self, *, unused: float = 0.01) -> hmm_diagnose.Diagnosis:
+        """Diagnostics of the fit: entropy and effective rank, unused states, coverage of the blocks.
+
+        Parameters
+        ----------
+        unused
+            A state is unused if its share of a long text is below this part of an even share, 1/Z.
+
+        Returns
+        -------
+        Diagnosis
+            Entropy and perplexity of the rows of the transition and of the emissions, the effective rank of the
+            transition, the shares of the states, and words, states and tokens of each block. Its `repr` is a table,
+            and `to_dict()` is what JSON can hold. With more than 2,048 states the effective rank of a full transition
+            is an estimate, and says so.
+
+        Raises
+        ------
+        InputError
+            If `unused` is not a number, or below 0.
+
+        Examples
+        --------
+        >>> from undertow import HMM
+        >>> model = HMM(2, n_iter=10, random_state=0).fit([["a", "b", "a", "b"], ["a", "b"]] * 20)
+        >>> found = model.diagnose()
+        >>> found.unused_states
+        0
+        >>> 1 <= found.effective_rank.value <= 2
+        True
+        """
+        self._check_fitted()
+        shares = self._tables().state_shares
+        return hmm_diagnose.diagnose(self.params_, shares, self.vocabulary_.counts, unused)
 
     def _tables(self) -> hmm_queries.Derived:
         """Tables derived from the parameters, made again if `params_` was set to others."""

@@ -49,6 +49,7 @@ from undertow.models.lds.em import LikelihoodWarning, StagedState, e_step, stage
 from undertow.models.lds.init import check_lags, extended_start, identify, random_start
 from undertow.models.lds.params import LDSParams, steady_state
 from undertow.models.lds.queries import VIEWS, LDSTables, Recurrence, TokenStream
+from undertow.tables import Table
 from undertow.text.corpus import Corpus
 from undertow.text.counting import MAX_LAGS
 from undertow.text.lag_counts import LagCounts
@@ -493,7 +494,7 @@ class LDS(Estimator):
         out = queries.log_probabilities(self.params_, self.dropped_, self.vocabulary_, ids, offsets, states)
         return [out[a:b] for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
 
-    def fill(self, text: Any, n: int = 10) -> list[Gap]:
+    def fill(self, text: Any, n: int = 10) -> Table[Gap]:
         """The words of the gaps of a text, each given everything on both sides of it.
 
         Parameters
@@ -505,7 +506,7 @@ class LDS(Estimator):
 
         Returns
         -------
-        list of Gap
+        Table of Gap
             `position`, and `words` with their probabilities, most probable first.
 
         Raises
@@ -561,7 +562,7 @@ class LDS(Estimator):
 
         return float(np.exp(-masked_score(self.masked_log_probabilities(X))))
 
-    def compare(self, text: Any, position: int, words: Sequence[str]) -> list[Comparison]:
+    def compare(self, text: Any, position: int, words: Sequence[str]) -> Table[Comparison]:
         """How well some words fit a position, given both sides.
 
         Parameters
@@ -575,7 +576,7 @@ class LDS(Estimator):
 
         Returns
         -------
-        list of Comparison
+        Table of Comparison
             `word`, `probability`, `share` among the words given, and `log_odds` against the others, in their order.
         """
         from undertow.questions.evidence import as_evidence
@@ -584,7 +585,7 @@ class LDS(Estimator):
         self._check_fitted()
         return compare(self, as_evidence(text), position, words)
 
-    def surprise(self, X: Corpus | Iterable[Sequence[str]]) -> list[Surprise]:
+    def surprise(self, X: Corpus | Iterable[Sequence[str]]) -> Table[Surprise]:
         """How surprising each token is, given the tokens before it and given all others, in bits.
 
         Parameters
@@ -594,7 +595,7 @@ class LDS(Estimator):
 
         Returns
         -------
-        list of Surprise
+        Table of Surprise
             `tokens`, `left_to_right` and `both_sides`, one a sentence.
         """
         from undertow.questions.explain import surprises
@@ -655,7 +656,7 @@ class LDS(Estimator):
         self._check_fitted()
         return self._tables.word_vectors
 
-    def neighbors(self, word: str | Sequence[str], n: int = 10, *, position: int | None = None) -> list[Neighbor]:
+    def neighbors(self, word: str | Sequence[str], n: int = 10, *, position: int | None = None) -> Table[Neighbor]:
         """The words most like a word, or most like a token in its sentence.
 
         Parameters
@@ -669,7 +670,7 @@ class LDS(Estimator):
 
         Returns
         -------
-        list of Neighbor
+        Table of Neighbor
             Words seen at least `min_count` times, nearest first.
 
         Raises
@@ -719,7 +720,7 @@ class LDS(Estimator):
 
     def most_similar(
         self, positive: str | Sequence[str] = (), negative: str | Sequence[str] = (), topn: int = 10
-    ) -> list[Neighbor]:
+    ) -> Table[Neighbor]:
         """The words nearest to the sum of the vectors of some words minus those of others, as gensim has it.
 
         Parameters
@@ -731,7 +732,7 @@ class LDS(Estimator):
 
         Returns
         -------
-        list of Neighbor
+        Table of Neighbor
             Words seen at least `min_count` times, nearest first.
 
         Raises
@@ -750,7 +751,7 @@ class LDS(Estimator):
         query = queries.direction(self._tables.word_vectors, plus, minus)
         return queries.neighbors(self._tables, self.vocabulary_, query, plus + minus, int(topn), self.min_count)
 
-    def transitions(self, n: int = 10, *, n_words: int = 5) -> list[Transition]:
+    def transitions(self, n: int = 10, *, n_words: int = 5) -> Table[Transition]:
         """The strongest transitions of the hidden state, as words (Table 1 of the paper).
 
         Parameters
@@ -762,7 +763,7 @@ class LDS(Estimator):
 
         Returns
         -------
-        list of Transition
+        Table of Transition
             Strongest first.
         """
         self._check_fitted()

@@ -15,6 +15,7 @@ from undertow.kernels.gaussian.stream import ChainStream
 from undertow.kernels.types import F32, F64, I64
 from undertow.models.answers import Neighbor, Transition
 from undertow.models.lds.params import LDSParams, SteadyState, steady_state
+from undertow.tables import Table
 from undertow.text.vocabulary import Vocabulary
 
 VIEWS = ("type", "filter", "smooth", "features")
@@ -286,22 +287,23 @@ def direction(vectors: F32, positive: list[int], negative: list[int]) -> F32:
 
 def neighbors(
     tables: LDSTables, vocabulary: Vocabulary, query: F32, left_out: list[int], n: int, min_count: int
-) -> list[Neighbor]:
+) -> Table[Neighbor]:
     """The n frequent words nearest to a unit vector, some words left out."""
     allowed = frequent_words(vocabulary, min_count)
     allowed[left_out] = False
     best, cosines = nearest(tables.word_vectors, query, n, allowed)
-    return [Neighbor(vocabulary.words[i], float(c)) for i, c in zip(best, cosines, strict=True)]
+    found = zip(best, cosines, strict=True)
+    return Table(Neighbor, (Neighbor(vocabulary.words[i], float(c)) for i, c in found))
 
 
 def transitions(
     params: LDSParams, tables: LDSTables, vocabulary: Vocabulary, n: int, n_words: int, min_count: int
-) -> list[Transition]:
+) -> Table[Transition]:
     """The n strongest transitions, each as the frequent words that stand out most before and after it."""
     A, C, _, _, mu = params
     strengths, *sides = transition_loadings(A, C, tables.stationary, tables.steady.N, mu, n)
     rare = ~frequent_words(vocabulary, min_count)
-    out = []
+    out = Table(Transition)
     for d, strength in enumerate(strengths.tolist()):
         poles = []
         for sign in (1, -1):  # a singular pair has no sign: of its two poles take the one that stands out more

@@ -292,7 +292,7 @@ def _rule(representation: Representation) -> dict[str, Any] | None:
 
 def checked_columns(columns: dict[str, Any] | None) -> dict[str, Any] | None:
     """The columns of a saved tagger."""
-    if columns is not None and set(columns) != {"tags", "column", "format"}:
+    if columns is not None and set(columns) - {"multiword"} != {"tags", "column", "format"}:
         raise InputError("The columns are not those of tags and words and a format.")
     return columns
 

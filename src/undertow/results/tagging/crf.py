@@ -12,6 +12,7 @@ from undertow.engine import Engine, count_workers
 from undertow.engine.blas import one_blas_thread
 from undertow.errors import FormatError, InputError, short
 from undertow.kernels.chain import crf as kernel
+from undertow.kernels.chain.crf import I32
 from undertow.kernels.chain.nbest import n_best_paths
 from undertow.kernels.types import F32, F64, I64
 from undertow.models.base import SavedState, TensorSpec, check_engine
@@ -43,10 +44,17 @@ from undertow.results.tagging.crf_features import Extra, FeatureReader, checked_
 from undertow.results.tagging.crf_training import CRFWeights
 from undertow.results.tagging.scores import Report
 from undertow.results.tagging.sources import FeatureSources
+from undertow.results.tagging.spans import convert, scheme_of, split_tag
 
 ALGORITHMS = ("lbfgs", "minibatch")
+_IOB2 = {"B": "B", "S": "B", "I": "I", "E": "I", "O": "O"}  # letters of BIOES
 LARGEST_WEIGHT = 1e9
 PREDICT_TOKENS = 1 << 15  # scores of so many tokens are held at a time
+
+
+def _check_scheme(value: Any) -> None:
+    if value not in (None, "bioes"):
+        raise InputError(f'CRFTagger: scheme={short(value)} must be "bioes", or None for the tags as they are.')
 
 
 def _check_prior(value: Any) -> None:
@@ -87,6 +95,9 @@ class CRFTagger(BaseTagger):
     class_weight
         Weights of tags: a dict of tag → number (1 for those left out), or "balanced" for the inverse of their
         frequencies. A sentence counts as the mean of the weights of its tags.
+    scheme
+        "bioes" learns spans with tags of their own for the last and the only token of a span, where the tags given are
+        IOB2; all results are in IOB2. None learns the tags as they are, and so does "bioes" for other tags.
     prior
         An earlier CRFTagger on the same features, or None. Training starts from its weights, the penalty l2 pulls
         towards them in the place of 0, and what the new sentences do not show stays as it was.
@@ -103,6 +114,8 @@ class CRFTagger(BaseTagger):
     ----------
     labels_ : list of str
         The tags, sorted.
+    states_ : list of str
+        What the weights are of: the tags, or with `scheme` those of BIOES.
     weights_ : CRFWeights
         The weights that are not 0.
     attributes_ : dict
@@ -139,6 +152,7 @@ class CRFTagger(BaseTagger):
         "batch_size": Whole(1),
         "learning_rate": Number(0, 1e3),
         "class_weight": Checked(training.check_class_weight),
+        "scheme": Checked(_check_scheme),
         "prior": Checked(_check_prior),
         "warm_start": Flag(),
         "n_jobs": N_JOBS,
@@ -146,6 +160,7 @@ class CRFTagger(BaseTagger):
         "callbacks": CALLBACKS,
     }
 
+    states_: list[str]
     weights_: CRFWeights
     attributes_: dict[str, int]
     has_extra_: bool
@@ -164,6 +179,7 @@ class CRFTagger(BaseTagger):
         batch_size: int = 512,
         learning_rate: float = 0.3,
         class_weight: Mapping[str, float] | str | None = None,
+        scheme: str | None = None,
         prior: CRFTagger | None = None,
         warm_start: bool = False,
         n_jobs: int | None = None,
@@ -181,6 +197,7 @@ class CRFTagger(BaseTagger):
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.class_weight = class_weight
+        self.scheme = scheme
         self.prior = prior
         self.warm_start = warm_start
         self.n_jobs = n_jobs
@@ -235,9 +252,10 @@ class CRFTagger(BaseTagger):
             raise InputError("CRFTagger: a representation is called 'extra', as the extra columns are: rename it.")
         names: dict[str, int] = {}
         with one_blas_thread():
-            tokens = FeatureReader(features, self.window, self.lexical, names).read(words, columns, grow=True)
-            labels, problem = self._problem(tokens, tags, names)
-            start, centre = self._start(problem, names, labels)
+            reader = FeatureReader(features, self.window, self.lexical, names, scheme_of(tags) is not None)
+            tokens = reader.read(words, columns, grow=True)
+            labels, states, problem = self._problem(tokens, tags, names)
+            start, centre = self._start(problem, names, states)
             penalty = training.Penalty(self.l1, self.l2, centre)
             data = (tokens, problem.gold, problem.weight, start, np.zeros(0) if centre is None else centre)
             with open_checkpoint(checkpoint, self._without_models(), data) as saved:
@@ -249,7 +267,7 @@ class CRFTagger(BaseTagger):
                     checkpoint=saved,
                 )
         self._set_common(words, tags, features)
-        self.labels_ = labels
+        self.labels_, self.states_ = labels, states
         self.weights_, self.attributes_ = training.packed(problem, result.params, names)
         self.has_extra_ = columns is not None
         self.history_ = result.history
@@ -258,24 +276,32 @@ class CRFTagger(BaseTagger):
 
     def _problem(
         self, tokens: kernel.Tokens, tags: list[list[str]], names: dict[str, int]
-    ) -> tuple[list[str], kernel.Problem]:
-        """The tags and what is learned from; names and tags of the prior join them."""
+    ) -> tuple[list[str], list[str], kernel.Problem]:
+        """The tags, the states and what is learned from; names, tags and states of the prior join them."""
         prior, kept = self.prior, None
-        labels = sorted({tag for s in tags for tag in s}.union([] if prior is None else prior.labels_))
-        index = {label: i for i, label in enumerate(labels)}
-        gold = np.array([index[tag] for s in tags for tag in s], dtype=np.int32)
+        learned = convert(tags, self.scheme) if self.scheme and scheme_of(tags) == "iob2" else tags
+        if prior is not None and (prior.states_ == prior.labels_) != (learned is tags):
+            raise InputError("CRFTagger: the prior learned its spans in another scheme: give both the same scheme.")
+        labels, states = (
+            sorted({tag for s in own for tag in s}.union(before))
+            for own, before in (
+                (tags, [] if prior is None else prior.labels_),
+                (learned, [] if prior is None else prior.states_),
+            )
+        )
+        of_token, gold = _numbers(tags, labels), _numbers(learned, states)
         if prior is not None:
-            kept = training.kept_pairs(prior.weights_, prior.attributes_, prior.labels_, names, labels)
-        pairs = kernel.observed_pairs(tokens, gold, len(names), len(labels), kept)
-        weight = training.sentence_weights(self.class_weight, gold, tokens.bounds, labels)
-        return labels, kernel.Problem(tokens, gold, weight, pairs, len(labels))
+            kept = training.kept_pairs(prior.weights_, prior.attributes_, prior.states_, names, states)
+        pairs = kernel.observed_pairs(tokens, gold, len(names), len(states), kept)
+        weight = training.sentence_weights(self.class_weight, of_token, tokens.bounds, labels)
+        return labels, states, kernel.Problem(tokens, gold, weight, pairs, len(states))
 
-    def _start(self, problem: kernel.Problem, names: dict[str, int], labels: list[str]) -> tuple[F64, F64 | None]:
+    def _start(self, problem: kernel.Problem, names: dict[str, int], states: list[str]) -> tuple[F64, F64 | None]:
         """The first weights, and those to which the penalty pulls (None: 0)."""
 
         def of(tagger: CRFTagger) -> F64:
-            old = (tagger.weights_, tagger.attributes_, tagger.labels_)
-            return training.aligned(*old, problem, names, labels)
+            old = (tagger.weights_, tagger.attributes_, tagger.states_)
+            return training.aligned(*old, problem, names, states)
 
         centre = None if self.prior is None else of(self.prior)
         if self.warm_start and self.__sklearn_is_fitted__():
@@ -303,7 +329,9 @@ class CRFTagger(BaseTagger):
         return CRFTagger(**{**self.get_params(), "features": None, "prior": None})
 
     def _open_reader(self) -> None:
-        self._reader = FeatureReader(self.features_, self.window, self.lexical, self.attributes_)
+        self._reader = FeatureReader(
+            self.features_, self.window, self.lexical, self.attributes_, self.scheme_ is not None
+        )
 
     def predict(self, X: TaggerInput, *, extra: Extra = None) -> list[list[str]]:
         """Tag sentences.
@@ -344,7 +372,7 @@ class CRFTagger(BaseTagger):
         out: list[F32] = []
         for bounds, scores in self._scores(X, extra):
             p, _ = kernel.marginals(scores, bounds, self.weights_.transition, count_workers(self.n_jobs))
-            out += np.split(p.astype(np.float32), bounds[1:-1])
+            out += np.split((p @ self._label_of_state()).astype(np.float32), bounds[1:-1])
         return out
 
     def predict_nbest(self, X: TaggerInput, n: int = 5, *, extra: Extra = None) -> list[list[tuple[list[str], float]]]:
@@ -375,9 +403,22 @@ class CRFTagger(BaseTagger):
         for bounds, scores in self._scores(X, extra):
             _, log_z = kernel.marginals(scores, bounds, steps, count_workers(self.n_jobs))
             for own, z in zip(np.split(scores, bounds[1:-1]), log_z.tolist(), strict=True):
-                paths, totals = n_best_paths(own, steps, n)
-                out.append([(self._named(p), total - z) for p, total in zip(paths, totals.tolist(), strict=True)])
+                out.append(self._best_tags(own, steps, n, z))
         return out
+
+    def _best_tags(self, scores: F64, steps: F64, n: int, log_z: float) -> list[tuple[list[str], float]]:
+        """The n most probable tag sequences of a sentence; two sequences of states may be one of tags."""
+        asked = n
+        while True:
+            paths, totals = n_best_paths(scores, steps, asked)
+            found: dict[tuple[str, ...], float] = {}
+            for path, total in zip(paths, totals.tolist(), strict=True):
+                tags = tuple(self._named(path))
+                found[tags] = float(np.logaddexp(found.get(tags, -np.inf), total - log_z))
+            if len(found) >= n or len(paths) < asked:
+                best = sorted(found.items(), key=lambda item: -item[1])
+                return [(list(tags), log_p) for tags, log_p in best[:n]]
+            asked *= 2
 
     def score(self, X: TaggerInput, y: TagLists, *, extra: Extra = None) -> float:
         """Share of the tokens with the right tag.
@@ -418,7 +459,14 @@ class CRFTagger(BaseTagger):
         return self._scored(X, y, extra=extra)[0]
 
     def _named(self, states: I64) -> list[str]:
-        return [self.labels_[k] for k in states.tolist()]
+        names = _labels_of(self.states_, self.labels_)
+        return [names[k] for k in states.tolist()]
+
+    def _label_of_state(self) -> F64:
+        """(states, labels) 1 where a state stands for a tag."""
+        out = np.zeros((len(self.states_), len(self.labels_)))
+        out[np.arange(len(self.states_)), _numbers([_labels_of(self.states_, self.labels_)], self.labels_)] = 1.0
+        return out
 
     def _scores(self, X: TaggerInput, extra: Extra) -> Iterator[tuple[I64, F64]]:
         """Bounds of sentences and scores of their tokens, some sentences at a time."""
@@ -449,6 +497,7 @@ class CRFTagger(BaseTagger):
     def _fitted_scalars(self) -> dict[str, Any]:
         sizes = {
             "extra": self.has_extra_,
+            "states": self.states_,
             "n_attributes": len(self.attributes_),
             "n_pairs": len(self.weights_.label),
             "n_numbers": len(self.weights_.dense),
@@ -459,7 +508,7 @@ class CRFTagger(BaseTagger):
     @classmethod
     def _tensor_spec(cls, state: SavedState) -> dict[str, TensorSpec]:
         fitted = state.fitted
-        K, d, P = len(fitted["labels"]), fitted["n_numbers"], fitted["n_pairs"]
+        K, d, P = len(fitted["states"]), fitted["n_numbers"], fitted["n_pairs"]
         return {
             "attributes": TensorSpec("uint8", (fitted["name_bytes"],)),
             "start": TensorSpec("int64", (fitted["n_attributes"] + 1,)),
@@ -476,10 +525,13 @@ class CRFTagger(BaseTagger):
     @classmethod
     def _check_values(cls, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
         super()._check_values(tensors, state)
+        states, labels = state.fitted["states"], state.fitted["labels"]
+        if states != sorted(set(states)) or not set(_labels_of(states, labels)) <= set(labels):
+            raise InputError("the states are not those of its tags.")
         start, label = tensors["start"], tensors["label"]
         if start[0] != 0 or start[-1] != len(label) or np.any(np.diff(start) <= 0):
             raise InputError("the pairs of attributes and tags do not lie one after the other.")
-        if np.any(label < 0) or np.any(label >= len(state.fitted["labels"])):
+        if np.any(label < 0) or np.any(label >= len(states)):
             raise InputError("a pair is of a tag that does not exist.")
         inner = np.ones(len(label), dtype=np.bool_)
         inner[start[:-1]] = False
@@ -496,8 +548,21 @@ class CRFTagger(BaseTagger):
         # copies: Numba compiles once more for arrays that cannot be written
         self.weights_ = CRFWeights(**{name: np.array(tensors[name]) for name in CRFWeights._fields})
         self.has_extra_ = bool(state.fitted["extra"])
+        self.states_ = state.fitted["states"]
         self.attributes_ = _names_from_bytes(tensors["attributes"].tobytes(), state.fitted["n_attributes"])
         self._open_reader()
+
+
+def _numbers(tags: list[list[str]], names: list[str]) -> I32:
+    index = {name: i for i, name in enumerate(names)}
+    return np.array([index[tag] for s in tags for tag in s], dtype=np.int32)
+
+
+def _labels_of(states: list[str], labels: list[str]) -> list[str]:
+    """The tag that each state stands for: itself, or for a state of BIOES the tag of IOB2."""
+    if states == labels:
+        return labels
+    return [_IOB2[letter] + state[1:] for state in states for letter in [split_tag(state)[0] or "O"]]
 
 
 def _names_as_bytes(names: Mapping[str, int]) -> bytes:

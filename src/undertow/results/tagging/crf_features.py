@@ -22,12 +22,20 @@ from undertow.kernels.chain.crf import I32, Tokens
 from undertow.kernels.types import F32, I64
 from undertow.results.tagging.base import token_batches
 from undertow.results.tagging.token_features import Features, Representation, SparseRows
-from undertow.results.tagging.word_features import neighbour_features, own_features
+from undertow.results.tagging.word_features import (
+    OUTSIDE,
+    TEMPLATES,
+    Template,
+    letter_features,
+    neighbour_features,
+    own_features,
+    shape,
+    shorten,
+)
 from undertow.text.vocabulary import check_word
 
 BATCH_TOKENS = 1 << 15  # models are asked about so many at a time
 MAX_CACHED = 500_000  # word types whose features are kept
-OUTSIDE = ""  # the word type of a position outside the sentence
 
 Extra = Iterable[Sequence[Any]] | None
 
@@ -86,6 +94,37 @@ class WordTable:
         return self.names.blocks(item, bounds, _as_array(self.features), no_values, outside)
 
 
+class JoinedTable:
+    """What joined features read of word types: their lower cases, or their short shapes, as numbers."""
+
+    def __init__(self, describe: Any) -> None:
+        self.describe = describe
+        self.ids: dict[str, int] = {}
+        self.of_type = array("i")
+
+    def add(self, word: str) -> None:
+        self.of_type.append(self.ids.setdefault(self.describe(word), len(self.ids)))
+
+    def block(self, template: Template, around: dict[int, I64], attributes: dict[str, int], grow: bool) -> Block:
+        """The feature that each token has; `around` are the word types at its places."""
+        of_type = np.array(self.of_type, dtype=np.int64)
+        columns = [of_type[around[place]] for place in template.places]
+        code = columns[0]
+        for column in columns[1:]:
+            code = code * len(self.ids) + column
+        _, first, item = np.unique(code, return_index=True, return_inverse=True)
+        spelling = list(self.ids)
+        names = [
+            template.name + " ".join([spelling[k] for k in row])
+            for row in zip(*(column[first].tolist() for column in columns), strict=True)
+        ]
+        known = [attributes.setdefault(n, len(attributes)) if grow else attributes.get(n, -1) for n in names]
+        each = np.arange(len(names) + 1, dtype=np.int64)
+        attribute, no_values = np.array(known, dtype=np.int32), np.zeros(0, dtype=np.float32)
+        rows = item.reshape(-1).astype(np.int64)
+        return Block(rows, each, each[:-1].astype(np.int32), no_values, attribute, 0, -1)
+
+
 class FeatureReader:
     """Turns sentences into `Tokens`.
 
@@ -99,12 +138,19 @@ class FeatureReader:
         Whether the spelling is read.
     attributes
         Name → id; grows while a tagger learns.
+    letters
+        Whether more of the letters of a word is read, as for spans.
     """
 
     def __init__(
-        self, features: Sequence[Representation], window: int, lexical: bool, attributes: dict[str, int]
+        self,
+        features: Sequence[Representation],
+        window: int,
+        lexical: bool,
+        attributes: dict[str, int],
+        letters: bool = False,
     ) -> None:
-        self.window, self.lexical, self.attributes = window, lexical, attributes
+        self.window, self.lexical, self.attributes, self.letters = window, lexical, attributes, letters
         self.dense = [f for f in features if getattr(f, "dense", False)]
         self.sparse = [f for f in features if not getattr(f, "dense", False)]
         self._forget()
@@ -112,8 +158,9 @@ class FeatureReader:
     def _forget(self) -> None:
         near = {o: f"{o}:" for o in range(-self.window, self.window + 1) if o}
         self.types: dict[str, int] = {}
-        self.own = WordTable(Names({0: ""}, self.attributes), _own)
+        self.own = WordTable(Names({0: ""}, self.attributes), self._own)
         self.near = WordTable(Names(near, self.attributes), neighbour_features)
+        self.lower, self.short = JoinedTable(str.lower), JoinedTable(lambda word: shorten(shape(word)))
         self.names = {f.name: Names(_prefixes(f.name, window_of(f, self.window)), self.attributes) for f in self.sparse}
         self.extra = Names(_prefixes("extra", self.window), self.attributes)
 
@@ -144,7 +191,7 @@ class FeatureReader:
         self, batch: list[list[str]], extra: list[list[dict[str, float]]] | None, grow: bool
     ) -> tuple[I64, I32, F32, F32]:
         bounds = np.cumsum([0, *map(len, batch)]).astype(np.int64)
-        blocks = self._spelling(batch, grow)
+        blocks = self._spelling(batch, bounds, grow)
         each = np.arange(bounds[-1])
         for f in self.sparse:
             rows = sparse_rows(f, batch)
@@ -154,7 +201,7 @@ class FeatureReader:
         row, attribute, value = assemble(blocks, bounds)
         return row, attribute, value, self._matrix(batch, bounds)
 
-    def _spelling(self, batch: list[list[str]], grow: bool) -> list[Block]:
+    def _spelling(self, batch: list[list[str]], bounds: I64, grow: bool) -> list[Block]:
         if len(self.types) > MAX_CACHED:
             self._forget()
         types = self.types
@@ -165,11 +212,26 @@ class FeatureReader:
                 self.own.add(word, grow)
                 if self.window and self.lexical:
                     self.near.add(word, grow)
+                    self.lower.add(word)
+                    self.short.add(word)
         if not self.lexical:  # the bias alone, which every word type has
             item = np.zeros(sum(map(len, batch)), dtype=np.int64)
             return self.own.blocks(item)
         item = np.array([types[w] for tokens in batch for w in tokens], dtype=np.int64)
-        return self.own.blocks(item) + self.near.blocks(item, types[OUTSIDE])
+        blocks = self.own.blocks(item) + self.near.blocks(item, types[OUTSIDE])
+        if self.window and len(item):
+            around = {0: item, **{place: _beside(item, bounds, place, types[OUTSIDE]) for place in (-1, 1)}}
+            blocks += [
+                (self.short if template.of_shape else self.lower).block(template, around, self.attributes, grow)
+                for template in TEMPLATES
+            ]
+        return blocks
+
+    def _own(self, word: str) -> list[str]:
+        """Features of a token's own word; the type of a position outside the sentence carries the bias alone."""
+        if not word:
+            return ["bias"]
+        return ["bias", *own_features(word), *(letter_features(word) if self.letters else [])]
 
     def _matrix(self, batch: list[list[str]], bounds: I64) -> F32:
         columns = [shifted(m, bounds, o) for m, w in self._matrices(batch, bounds) for o in range(-w, w + 1)]
@@ -187,9 +249,17 @@ class FeatureReader:
             yield matrix, window_of(f, self.window)
 
 
-def _own(word: str) -> list[str]:
-    """Features of a token's own word; the type of a position outside the sentence carries the bias alone."""
-    return ["bias", *own_features(word)] if word else ["bias"]
+def _beside(item: I64, bounds: I64, place: int, outside: int) -> I64:
+    """The item one place before (−1) or after (1) each token in its sentence, `outside` where there is none."""
+    out = np.full_like(item, outside)
+    filled = bounds[:-1][np.diff(bounds) > 0], bounds[1:][np.diff(bounds) > 0] - 1
+    if place < 0:
+        out[1:] = item[:-1]
+        out[filled[0]] = outside
+    else:
+        out[:-1] = item[1:]
+        out[filled[1]] = outside
+    return out
 
 
 def window_of(f: Representation, default: int) -> int:

@@ -66,7 +66,7 @@ def best_shift(
         for shift, predicted in found.items():
             scores[:, column] = before + shift
             best = kernel.best_labels(scores, bounds, tagger.weights_.transition)
-            predicted += [[tagger.labels_[k] for k in states] for states in np.split(best, bounds[1:-1])]
+            predicted += [tagger._named(states) for states in np.split(best, bounds[1:-1])]
     f1 = {shift: span_scores(gold, predicted)[ALL_TYPES].f1 or 0.0 for shift, predicted in found.items()}
     return max(f1, key=lambda shift: (f1[shift], -abs(shift)))
 
@@ -133,6 +133,6 @@ def shift_label(tagger: CRFTagger, label: str, shift: float) -> None:
 
 def _column(tagger: CRFTagger, label: str) -> int:
     tagger._check_fitted()
-    if label not in tagger.labels_:
-        raise InputError(f"The tagger knows no tag {label!r}: give one of {', '.join(tagger.labels_)}.")
-    return tagger.labels_.index(label)
+    if label not in tagger.states_:
+        raise InputError(f"The tagger knows no tag {label!r}: give one of {', '.join(tagger.states_)}.")
+    return tagger.states_.index(label)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from undertow.errors import InputError
 from undertow.results.tagging.spans import spans_of
+from undertow.tables import Table
 from undertow.text.vocabulary import Vocabulary
 
 RARE = 2  # words seen at most this often in the labelled training text are rare; unseen ones are among them
@@ -74,8 +75,36 @@ class SpanScore(NamedTuple):
         return 2 * self.correct / (self.predicted + self.gold) if self.predicted + self.gold else 0.0
 
 
+class Score(NamedTuple):
+    """A row of the table of a report; None where a measure does not apply.
+
+    Attributes
+    ----------
+    of
+        "tokens" or "spans".
+    group
+        Of tokens "all", "oov" or "rare"; of spans their type, or "all".
+    correct, predicted, gold
+        Counts; of tokens the last two are the number of tokens.
+    accuracy
+        Of tokens.
+    precision, recall, f1
+        Of spans.
+    """
+
+    of: str
+    group: str
+    correct: int
+    predicted: int
+    gold: int
+    accuracy: float | None
+    precision: float | None
+    recall: float | None
+    f1: float | None
+
+
 class Report(NamedTuple):
-    """What `evaluate` of a tagger returns.
+    """What `evaluate` of a tagger returns; `accuracy` and `f1` are those of all tokens and of all spans.
 
     Attributes
     ----------
@@ -88,6 +117,54 @@ class Report(NamedTuple):
 
     tokens: dict[str, Accuracy]
     spans: dict[str, SpanScore] | None
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share of all tokens with the right tag."""
+        return self.tokens["all"].accuracy
+
+    @property
+    def f1(self) -> float | None:
+        """F1 of all spans, whatever their type; None if the tags mark none."""
+        return None if self.spans is None else self.spans[ALL_TYPES].f1
+
+    def table(self) -> Table[Score]:
+        """The scores as a table, as which a report is printed.
+
+        Returns
+        -------
+        Table of Score
+            A row for each group of tokens, then one for each type of span, all types together first.
+        """
+        rows = [
+            Score("tokens", group, a.right, a.total, a.total, a.accuracy, None, None, None)
+            for group, a in self.tokens.items()
+        ]
+        for kind, s in (self.spans or {}).items():
+            name = "all" if kind == ALL_TYPES else kind
+            rows.append(Score("spans", name, s.correct, s.predicted, s.gold, None, s.precision, s.recall, s.f1))
+        return Table(Score, rows)
+
+    def to_frame(self, library: str = "pandas") -> Any:
+        """The table as a DataFrame.
+
+        Parameters
+        ----------
+        library
+            "pandas" or "polars".
+
+        Returns
+        -------
+        pandas.DataFrame or polars.DataFrame
+            The columns of `Score`.
+        """
+        return self.table().to_frame(library)
+
+    def __str__(self) -> str:
+        return str(self.table())
+
+    def _repr_html_(self) -> str:
+        return self.table()._repr_html_()
 
     def as_dict(self) -> dict[str, Any]:
         """The scores as plain values.

@@ -18,7 +18,13 @@ ADAPTERS: dict[str, type[ModelFeatures]] = {c.adapter: c for c in (Vectors, Stat
 
 
 def as_representation(
-    source: Any, view: str | None = None, *, scale: float | None = None, window: int | None = None, pieces: bool = False
+    source: Any,
+    view: str | None = None,
+    *,
+    scale: float | None = None,
+    window: int | None = None,
+    pieces: bool = False,
+    casing: str | None = None,
 ) -> Representation:
     """A representation as it is; a model in the adapter that `view` names, or in the default one, with these options.
 
@@ -33,7 +39,7 @@ def as_representation(
             f"features={type(source).__name__} is neither a fitted model nor a representation, an object with a name "
             "and features(sentences)."
         )
-    options: dict[str, Any] = {"pieces": pieces, **({} if window is None else {"window": window})}
+    options: dict[str, Any] = {"pieces": pieces, "casing": casing, **({} if window is None else {"window": window})}
     if view in ("states", "viterbi") and hasattr(source, "decode"):
         knows_viterbi = "method" in signature(source.decode).parameters
         return States(source, method="viterbi" if view == "viterbi" and knows_viterbi else None, **options)

@@ -15,7 +15,7 @@ from undertow import progress as progress_
 from undertow.engine import Engine
 from undertow.errors import InputError, short
 from undertow.kernels.types import F32
-from undertow.models.base import Estimator, SavedState, TensorSpec, check_engine
+from undertow.models.base import Estimator, LittleTextWarning, SavedState, TensorSpec, check_engine
 from undertow.models.checkpoint import fit_key
 from undertow.models.constraints import (
     CALLBACKS,
@@ -57,10 +57,6 @@ from undertow.text.lag_counts import LagCounts
 FEWEST = 20  # labelled sentences of which some can be held out
 CRF = "crf."  # prefix of the tensors of the CRF inside
 Labelled = tuple[list[list[str]], list[list[str]]]
-
-
-class LittleTextWarning(UserWarning):
-    """There is too little text for a part of what was asked for; the message says which part is left out."""
 
 
 class Tagger(BaseTagger):
@@ -298,7 +294,9 @@ class Tagger(BaseTagger):
         return Report.from_dict(found["report"]), float(found["shift"])
 
     def _crf(self, features: list[Representation], watch: Watch | None = None, part: str = "crf") -> CRFTagger:
-        crf = CRFTagger(features or None, window=self.window, l2=self.l2, n_iter=self.n_iter, n_jobs=self.n_jobs)
+        crf = CRFTagger(
+            features or None, window=self.window, l2=self.l2, n_iter=self.n_iter, scheme="bioes", n_jobs=self.n_jobs
+        )
         return crf if watch is None else crf.set_params(callbacks=watch.of(crf, part))
 
     def _finish(self, crf: CRFTagger, held_out: Report | None, shift: float, columns: dict[str, Any] | None) -> None:

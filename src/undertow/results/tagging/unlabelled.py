@@ -6,7 +6,6 @@ learns to trust it too much. With 5,000 labelled tokens and 150,000 of text that
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 from undertow.errors import InputError, short
 from undertow.progress import ProgressFn
 from undertow.text.corpus import MANIFEST, Corpus
+from undertow.text.corpus_build import corpus_recipe
 from undertow.text.reading import expand_inputs
 
 # of text that is read here: words seen once are classes of unknown words; a Corpus brings its own vocabulary
@@ -82,15 +82,6 @@ def _corpus_of(names: list[Files]) -> Corpus:
 def _corpus_of_files(names: list[Files], work: Path, n_jobs: int | None, progress: ProgressFn) -> Corpus:
     """A corpus of these files, kept in `work`."""
     sources = expand_inputs([os.fspath(name) for name in names])
-    place = work / f"corpus-{_files_key(sources)}"
-    if place.exists():
-        return Corpus.open(place)
+    place = work / f"corpus-{corpus_recipe(sources, **WORDS).key()}"
     n_processes = 1 if n_jobs is None else n_jobs
     return Corpus.build(sources, place, n_jobs=n_processes, progress=progress, **WORDS)
-
-
-def _files_key(names: list[str]) -> str:
-    """Hash of the files, by name, size and time of change, and of what is made of them."""
-    facts = [(os.path.abspath(n), s.st_size, s.st_mtime_ns) for n in names if n != "-" for s in [os.stat(n)]]
-    standard_input = os.urandom(8) if "-" in names else b""  # cannot be read again, so nothing is known to be of it
-    return hashlib.sha256(repr((facts, standard_input, WORDS)).encode()).hexdigest()[:24]

@@ -11,7 +11,7 @@ const screenY = (y) => camera.height / 2 - (y - camera.y) * camera.scale;
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
 // The box that holds nearly all places at which anything was seen: a few far outliers must not shrink the rest.
-const EXTENT = (() => {
+function measureExtent() {
   const xs = [], ys = [], step = Math.max(1, Math.floor((T * N) / 200000));
   for (let at = 0; at < T * N; at += step) {
     const f = Math.floor(at / N), i = at % N;
@@ -23,10 +23,11 @@ const EXTENT = (() => {
     return [sorted[Math.floor(share * last)], sorted[Math.ceil((1 - share) * last)]];
   };
   return { x: range(xs, D === 1 ? 0 : 0.004), y: range(ys, 0.004) };
-})();
+}
+let extent = measureExtent();
 
 function fitHome() {
-  const [x0, x1] = EXTENT.x, [y0, y1] = EXTENT.y;
+  const [x0, x1] = extent.x, [y0, y1] = extent.y;
   const spread = Math.max(x1 - x0, y1 - y0) || 1;
   const wide = Math.max(x1 - x0, spread * 0.02), high = Math.max(y1 - y0, spread * 0.02);
   home.scale = Math.min((camera.width - 110) / wide, (camera.height - 90) / high);

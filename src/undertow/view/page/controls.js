@@ -8,7 +8,7 @@ slider.addEventListener("input", () => { setPlaying(false); setTime(Number(slide
 slider.addEventListener("change", () => setTime(nearestFrame())); // let go: rest on a time of the data
 play.addEventListener("click", () => setPlaying(!state.playing));
 byId("speed").addEventListener("change", (event) => setOption("speed", Number(event.target.value)));
-for (const name of ["ellipses", "trails"]) {
+for (const name of ["ellipses", "trails", "layout"]) {
   byId(name).addEventListener("change", (event) => setOption(name, event.target.value));
 }
 byId("zoom-in").addEventListener("click", () => zoomBy(1.5));
@@ -27,9 +27,21 @@ function zoomBy(factor) {
 }
 function showAll() { flyTo(home.x, home.y, home.scale); redraw(); }
 function cycle(name) {
-  const values = ["off", "pinned", "all"];
-  setOption(name, values[(values.indexOf(state[name]) + 1) % 3]);
+  const values = [...byId(name).options].map((option) => option.value);
+  setOption(name, values[(values.indexOf(state[name]) + 1) % values.length]);
 }
+
+// Layouts that this map has: a line has one, and "balanced" needs two kinds that both spread.
+if (!DATA.balanced) byId("layout").querySelector("[value=balanced]").remove();
+byId("layout").querySelector("[value=still]").textContent = `${shorten(KIND_NAMES[KIND_NAMES.length - 1], 12)} still`;
+if (D === 1 || KIND_NAMES.length < 2) byId("layout").parentElement.hidden = true;
+const LAYOUT_NOTES = {
+  distances: "",
+  balanced: `Read directions: ${KIND_NAMES[0]} and ${KIND_NAMES[1]} on the same side of the middle came together more ` +
+    "often than others; what is in the middle goes with all alike. Distances are not the model’s here.",
+  still: `Here ${KIND_NAMES[1]} stay at their mean places, and ${KIND_NAMES[0]} are shifted as those around them were: ` +
+    "distances are approximate.",
+};
 function letGo() {
   if (state.pairing) setPairing(false);
   else if (state.playing) setPlaying(false);
@@ -42,7 +54,8 @@ const KEYS = {
   Home: () => { setPlaying(false); setTime(0); }, End: () => { setPlaying(false); setTime(T - 1); },
   "+": () => zoomBy(1.3), "=": () => zoomBy(1.3), "-": () => zoomBy(1 / 1.3), "−": () => zoomBy(1 / 1.3), 0: showAll,
   "/": () => search.focus(), "?": () => help.showModal(), Escape: letGo,
-  e: () => cycle("ellipses"), t: () => cycle("trails"), d: () => setTheme(!isDark()),
+  e: () => cycle("ellipses"), t: () => cycle("trails"),
+  l: () => { if (!byId("layout").parentElement.hidden) cycle("layout"); }, d: () => setTheme(!isDark()),
 };
 const SHIFTED = { ArrowLeft: [60, 0], ArrowRight: [-60, 0], ArrowUp: [0, 60], ArrowDown: [0, -60] };
 
@@ -80,7 +93,15 @@ listeners.push((what) => {
   } else if (what === "kinds") {
     [...legend.children].forEach((child, kind) => child.setAttribute("aria-pressed", String(state.kinds[kind])));
   } else if (what === "ellipses" || what === "trails") byId(what).value = state[what];
-  else if (what === "theme") {
+  else if (what === "layout") {
+    byId("layout").value = state.layout;
+    byId("layout-note").textContent = LAYOUT_NOTES[state.layout];
+    byId("layout-note").hidden = !LAYOUT_NOTES[state.layout];
+    layOut(state.layout);
+    extent = measureExtent();
+    fitHome();
+    flyTo(home.x, home.y, home.scale);
+  } else if (what === "theme") {
     colours = null;
     byId("theme").textContent = isDark() ? "Light" : "Dark";
     byId("theme").setAttribute("aria-pressed", String(isDark()));

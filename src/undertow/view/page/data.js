@@ -29,9 +29,59 @@ const TIME_WIDTH = (() => {
   return D === 1 ? 1.6 * (high - low || 1) : 0;
 })();
 
-// Where an entity stands on the map at a time of the data.
-const mapX = (f, i) => (D === 1 ? (TIME_X[f] - 0.5) * TIME_WIDTH : POS[(f * N + i) * D]);
-const mapY = (f, i) => (D === 1 ? POS[f * N + i] : POS[(f * N + i) * D + 1]);
+// Where an entity stands on the map at a time of the data; in one of three layouts.
+const PLACE = { x: new Float32Array(T * N), y: new Float32Array(T * N), layout: "distances" };
+const mapX = (f, i) => PLACE.x[f * N + i];
+const mapY = (f, i) => PLACE.y[f * N + i];
+
+// As the model has it: distances are the model's.
+function byDistances(f, i) {
+  const at = (f * N + i) * D;
+  return D === 1 ? [(TIME_X[f] - 0.5) * TIME_WIDTH, POS[at]] : [POS[at], POS[at + 1]];
+}
+
+// The two kinds about one middle and spread alike, by the linear maps of map_geometry.py: products stay the model's.
+function byBalance(f, i) {
+  const { maps, centres } = DATA.balanced, map = maps[KIND[i]], out = [0, 0];
+  for (let k = 0; k < D; k++) {
+    const v = POS[(f * N + i) * D + k] - centres[f][KIND[i]][k];
+    out[0] += v * map[k][0];
+    out[1] += v * map[k][1];
+  }
+  return out;
+}
+
+// The second kind stays at its mean places, by weight; one of the first is shifted as those near it were, the nearer and
+// weightier the more (weights of the model: p exp(−d²)).
+const STILL_MOST = 400; // of the second kind take part in that
+function byStillness() {
+  const mean = new Float64Array(2 * N), total = new Float64Array(N);
+  for (let f = 0; f < T; f++) for (let i = 0; i < N; i++) {
+    const w = WEIGHT[f * N + i] + 1e-9, [x, y] = byDistances(f, i);
+    mean[2 * i] += w * x; mean[2 * i + 1] += w * y; total[i] += w;
+  }
+  for (let i = 0; i < N; i++) { mean[2 * i] /= total[i]; mean[2 * i + 1] /= total[i]; }
+  const second = [...Array(N).keys()].filter((j) => KIND[j] === 1);
+  const held = second.sort((p, q) => total[q] - total[p]).slice(0, STILL_MOST);
+  return (f, i) => {
+    if (KIND[i] === 1) return [mean[2 * i], mean[2 * i + 1]];
+    const [x, y] = byDistances(f, i);
+    const logs = held.map((j) => Math.log(WEIGHT[f * N + j] + 1e-9) - squared(f, i, j)), most = Math.max(...logs);
+    let sum = 0, dx = 0, dy = 0;
+    held.forEach((j, k) => {
+      const w = Math.exp(logs[k] - most), [jx, jy] = byDistances(f, j);
+      sum += w; dx += w * (mean[2 * j] - jx); dy += w * (mean[2 * j + 1] - jy);
+    });
+    return sum > 0 ? [x + dx / sum, y + dy / sum] : [x, y];
+  };
+}
+
+function layOut(layout) {
+  const where = layout === "balanced" ? byBalance : layout === "still" ? byStillness() : byDistances;
+  for (let f = 0; f < T; f++) for (let i = 0; i < N; i++) [PLACE.x[f * N + i], PLACE.y[f * N + i]] = where(f, i);
+  PLACE.layout = layout;
+}
+layOut("distances");
 
 // Everything at a time between frames, on the straight line from one to the next.
 function interpolate(time, out) {
@@ -47,8 +97,15 @@ function interpolate(time, out) {
 function covariance(f, i) {
   const at = f * N + i;
   if (D === 1) return [0, 0, SD[at] ** 2];
-  const sx = SD[D * at], sy = SD[D * at + 1];
-  return [sx * sx, RHO[at] * sx * sy, sy * sy];
+  const sx = SD[D * at], sy = SD[D * at + 1], xy = RHO[at] * sx * sy;
+  if (PLACE.layout !== "balanced") return [sx * sx, xy, sy * sy];
+  const map = DATA.balanced.maps[KIND[i]], out = [0, 0, 0]; // errors along axes that are not drawn count as independent
+  for (let k = 0; k < D; k++) {
+    const [a, b] = map[k], v = SD[D * at + k] ** 2;
+    out[0] += a * a * v; out[1] += a * b * v; out[2] += b * b * v;
+  }
+  const [[a, b], [c, d]] = map;
+  return [out[0] + 2 * a * c * xy, out[1] + (a * d + b * c) * xy, out[2] + 2 * b * d * xy];
 }
 
 // The 90 % ellipse of an entity: half axes and the angle of the first.
@@ -83,7 +140,7 @@ function distance(f, i, j) {
     mean += delta + s;
     variance += 2 * s * s + 4 * delta * s;
   }
-  const xy = covariance(f, i)[1] + covariance(f, j)[1];
+  const crossed = (at) => RHO[at] * SD[D * at] * SD[D * at + 1], xy = crossed(f * N + i) + crossed(f * N + j);
   variance += 4 * xy * xy + 8 * (POS[p] - POS[q]) * (POS[p + 1] - POS[q + 1]) * xy;
   const root = Math.sqrt(mean);
   if (!(variance > 0)) return { mean: root, low: root, high: root };

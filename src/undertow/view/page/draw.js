@@ -60,6 +60,7 @@ function draw() {
   taken.push(...drawPairs());
   for (const i of special) drawSpecial(i);
   layLabels(now, radius, taken);
+  if (state.ellipses === "named" && !dim) drawNamedEllipses(special);
   drawLabels(colours, dim);
   pictures++;
 }
@@ -114,10 +115,28 @@ function drawEllipses(special, dim) {
   ctx.globalAlpha = 1;
 }
 
+// Before anything is pinned: the uncertainty of the weightiest that have a name on the map, behind what is drawn already.
+const NAMED_MOST = 7; // of each kind: more would hide the map
+function drawNamedEllipses(special) {
+  const named = new Set(labels.shown.map(({ i }) => i));
+  const order = [...labelOrder(nearestFrame())].filter((i) => named.has(i) && !special.has(i));
+  ctx.globalCompositeOperation = "destination-over";
+  ctx.lineWidth = 1;
+  KIND_NAMES.forEach((_, kind) => {
+    ctx.strokeStyle = colours.kinds[kind % 2];
+    ctx.beginPath();
+    order.filter((i) => KIND[i] === kind).slice(0, NAMED_MOST).forEach(addEllipse);
+    ctx.globalAlpha = 0.4;
+    ctx.stroke();
+  });
+  ctx.globalAlpha = 1;
+  ctx.globalCompositeOperation = "source-over";
+}
+
 // Around the active entity: what is of the other kind and inside meets it more often than by chance.
 function drawChance() {
   const i = active();
-  if (D !== 2 || i < 0 || !visible(i)) return;
+  if (D !== 2 || i < 0 || !visible(i) || state.layout !== "distances") return;
   ctx.strokeStyle = colours.faint;
   ctx.lineWidth = 1;
   ctx.setLineDash([2, 4]);

@@ -88,7 +88,7 @@ function fadeLabels(seconds) {
     if (!there.has(i)) labels.alpha[i] = 0;
     else if (labels.alpha[i] < 1) {
       labels.alpha[i] = Math.min(1, labels.alpha[i] + step);
-      moving ||= labels.alpha[i] < 1;
+      moving = true; // also at the end: what is drawn now still has the paler one
     }
   }
   return moving;

@@ -10,8 +10,9 @@ const state = {
   pairs: [],          // {i, j, series}
   pairing: false,     // the next entity chosen makes a pair with the active one
   kinds: KIND_NAMES.map(() => true),
-  ellipses: "pinned",
+  ellipses: "named",
   trails: "pinned",
+  layout: "distances",
 };
 const listeners = [];
 let wanted = false;
