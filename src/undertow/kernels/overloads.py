@@ -11,8 +11,8 @@ from numba.extending import overload
 def implement(kind: type, functions: dict[Callable[..., Any], Callable[..., Any]]) -> None:
     """Let compiled code call these generic functions with a NamedTuple of this type first: generic → implementation.
 
-    Both are plain Python functions; Numba inlines the implementation in its caller, which costs no call. Numba keeps
-    the compiled caller until the caller's own file changes: after editing an implementation in another file, touch it.
+    Both are plain Python functions; Numba inlines the implementation in its caller, which costs no call. The compiled
+    caller is kept until its own file changes: after editing an implementation in another file, touch that one.
     """
     for generic, implementation in functions.items():
         overload(generic, strict=False, inline="always")(_only_for(kind, implementation))
