@@ -44,10 +44,14 @@ class Gap(NamedTuple):
         Where it is in the text, from 0.
     words
         Words with their probabilities, the most probable first.
+    markers
+        Probability that what stands there is none of the words a person could read: an unknown word, or the boundary
+        of a sentence. 0 where these markers are listed among the words.
     """
 
     position: int
     words: list[WordProbability]
+    markers: float = 0.0
 
 
 __all__ = ["Gap", "Neighbor", "Transition", "WordProbability"]

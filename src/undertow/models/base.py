@@ -318,6 +318,11 @@ def extend_corpus(vocabulary: Vocabulary, X: Any, new_words: int | None) -> Corp
     return Corpus(ids, np.asarray(corpus.offsets), here, manifest=corpus.manifest)
 
 
+def partly_known(X: Any) -> bool:
+    """Whether some text is Evidence. Plain lists are not searched: None among their words is a mistake, not a gap."""
+    return isinstance(X, list | tuple) and any(hasattr(text, "states") for text in X)
+
+
 def encode_sentences(vocabulary: Vocabulary, X: Any) -> list[npt.NDArray[np.uint32]]:
     """Each sentence as ids of `vocabulary`; tokens are looked up, the ids of a Corpus translated."""
     if not isinstance(X, Corpus):
