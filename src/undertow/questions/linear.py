@@ -15,7 +15,7 @@ Only words and gaps can be given: a set of words has no exact form as evidence o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from functools import cached_property
 from typing import Any
 
@@ -86,18 +86,26 @@ def _language_model(model: Any) -> queries.LinearLM:
 def encode(model: Any, texts: Sequence[Evidence]) -> tuple[Any, I64, Any, Any]:
     """Ids of all tokens, offsets of the texts, which tokens say nothing (gaps and unknown words), and the gaps."""
     words = model.vocabulary_
-    for text in texts:
-        if text.states:
-            raise InputError("An LDS has no states that could be known: leave out states.")
-        for i, token in enumerate(text.tokens):
-            if token is not None and not isinstance(token, str):
-                raise InputError(
-                    f"Position {i} is {short(token)}: an LDS takes words and gaps (None) only; ask an HMM instead."
-                )
-    tokens = [token for text in texts for token in text.tokens]
+    tokens = [token for text in texts for token in _words_and_gaps(text)]
     ids = words.encode([words.unknown if t is None else t for t in tokens])
     offsets = np.concatenate(([0], np.cumsum([len(text.tokens) for text in texts]))).astype(np.int64)
     return ids, offsets, ids == words.unknown_id, np.array([t is None for t in tokens], dtype=bool)
+
+
+def _words_and_gaps(text: Evidence) -> list[str | None]:
+    """The tokens of a text; a set of one word is this word, as a question mark is written."""
+    if text.states:
+        raise InputError("An LDS has no states that could be known: leave out states.")
+    out: list[str | None] = []
+    for i, token in enumerate(text.tokens):
+        if isinstance(token, Set) and len(token) == 1:
+            token = next(iter(token))
+        if token is not None and not isinstance(token, str):
+            raise InputError(
+                f"Position {i} is {short(token)}: an LDS takes words and gaps (None) only; ask an HMM instead."
+            )
+        out.append(token)
+    return out
 
 
 def _encode_one(model: Any, text: Evidence) -> tuple[Any, Any, Any]:
@@ -197,7 +205,8 @@ class LinearFills:
 
     def tokens(self, words: Sequence[int]) -> list[str]:
         filled = dict(zip(self.where, words, strict=True))
-        return [self.model.vocabulary_.words[filled[t]] if w is None else str(w) for t, w in enumerate(self.text.tokens)]
+        words = self.model.vocabulary_.words
+        return [words[filled[t]] if w is None else w for t, w in enumerate(_words_and_gaps(self.text))]
 
 
 def sample_fill(model: Any, text: Evidence, n: int, rng: np.random.Generator, markers: bool) -> list[list[str]]:

@@ -615,7 +615,7 @@ class Grammar(Estimator):
         return queries.features(self.params_, self._encoded(X), view)
 
     @one_blas_thread()
-    def fill(self, text: Sequence[str | None], n: int = 10) -> list[Gap]:
+    def fill(self, text: Sequence[str | None], n: int = 10, *, markers: bool = False) -> list[Gap]:
         """The words of the gaps of a sentence, each given everything on both sides of it, exactly.
 
         Parameters
@@ -624,11 +624,14 @@ class Grammar(Estimator):
             Tokens; None is a gap.
         n
             How many words for each gap.
+        markers
+            Whether the unknown word, the boundary word and classes of unknown words are listed too.
 
         Returns
         -------
         list of Gap
-            `position`, and `words` with their probabilities, most probable first, among the words seen in training.
+            `position`, `words` with their probabilities, most probable first, among the words seen in training, and the
+            probability of `markers` that are not listed.
 
         Raises
         ------
@@ -643,12 +646,10 @@ class Grammar(Estimator):
         gaps = [i for i, token in enumerate(text) if token is None]
         ids = ids.astype(np.int64)
         ids[gaps] = queries.GAP
-        seen = self.vocabulary_.counts > 0
-        found = []
-        for position, p in zip(gaps, queries.gap_distributions(self.params_, ids), strict=True):
-            order = [i for i in np.argsort(-p, kind="stable").tolist() if seen[i]][:n]
-            found.append(Gap(position, [WordProbability(self.vocabulary_.words[i], float(p[i])) for i in order]))
-        return found
+        from undertow.questions.fill import gap_of
+
+        found = zip(gaps, queries.gap_distributions(self.params_, ids), strict=True)
+        return [gap_of(self.vocabulary_, position, p, n, markers) for position, p in found]
 
     def top_words(self, symbol: int, n: int = 10, *, relevance: float = 0.6) -> list[WordProbability]:
         """The words that characterize a symbol.
