@@ -171,7 +171,7 @@ def has_both(texts: Any, words: tuple[int, int]) -> Any:
 def plain_row(lm: Any, asked: list[Any], tries: int, seed: int) -> dict[str, dict[str, Any]]:
     """The language model alone, and the first try that has both words."""
     torch.manual_seed(seed)
-    alone: dict[str, Any] = {"good": 0, "texts": 0, "logs": [], "seconds": 0.0, "tokens": 0}
+    alone: dict[str, Any] = {"good": 0, "texts": 0, "logs": []}
     rejection: dict[str, Any] = {"good": 0, "texts": 0, "logs": []}
     for prompt, _, words in asked:
         prompts = torch.tensor([prompt] * tries)
@@ -189,15 +189,13 @@ def plain_row(lm: Any, asked: list[Any], tries: int, seed: int) -> dict[str, dic
 
 
 def steered_row(lm: Any, hmm: HMM, asked: list[Asked], n: int, seed: int) -> dict[str, Any]:
-    """n texts for each constraint; the time of the same number of tokens without steering, in turns, beside it."""
+    """n texts for each constraint."""
     torch.manual_seed(seed)
-    out: dict[str, Any] = {"good": 0, "texts": 0, "logs": [], "prepare": 0.0, "steered": 0.0, "plain": 0.0, "tokens": 0}
+    out: dict[str, Any] = {"good": 0, "texts": 0, "logs": []}
     for prompt, _, words in asked:
         prompts = torch.tensor([prompt] * n)
-        texts, spent = in_turns(lm, hmm, Contains(str(words[0]), str(words[1])), prompts)
-        for name, seconds in spent.items():
-            out[name] += seconds
-        out["tokens"] += texts.numel()
+        processor = ConstraintLogitsProcessor(hmm, Contains(str(words[0]), str(words[1])), length=LENGTH)
+        texts = written(lm, prompts, LENGTH, processor)
         out["good"] += int(has_both(texts, words).sum())
         out["texts"] += n
         out["logs"] += log_probabilities(lm, prompts, texts).tolist()
@@ -243,6 +241,7 @@ def sizes_of_batches(lm: Any, hmms: dict[str, HMM], asked: list[Asked], repeats:
     """By HMM and number of texts together: milliseconds a token without steering, and what steering adds."""
     out: dict[str, dict[str, Any]] = {name: {} for name in hmms}
     for name, hmm in hmms.items():
+        in_turns(lm, hmm, Contains(*map(str, asked[0].words)), torch.tensor([asked[0].prompt]))  # compiled, in memory
         for n in SIZES:
             spent = {"prepare": 0.0, "steered": 0.0, "plain": 0.0}
             for prompt, _, words in asked[:repeats]:
@@ -250,7 +249,11 @@ def sizes_of_batches(lm: Any, hmms: dict[str, HMM], asked: list[Asked], repeats:
                 spent = {way: spent[way] + seconds for way, seconds in now.items()}
             tokens = repeats * n * LENGTH
             added = spent["steered"] - spent["plain"]
-            out[name][str(n)] = {"plain": 1000 * spent["plain"] / tokens, "added": 1000 * added / tokens}
+            out[name][str(n)] = {
+                "plain": 1000 * spent["plain"] / tokens,
+                "added": 1000 * added / tokens,
+                "prepare": 1000 * spent["prepare"] / repeats,
+            }
             print(name, n, out[name][str(n)], flush=True)
     return out
 
@@ -300,6 +303,7 @@ def main() -> None:
         hmms[name] = kept_hmm(work / f"{states}.hmm", samples, len(text.vocabulary), states, given)
     if "sizes" in given.parts:
         found["sizes"] = sizes_of_batches(lm, hmms, asked, given.repeats)
+        kept.write_text(json.dumps(found))
     if "kinds" in given.parts:
         found["kinds"] = kinds_of_constraints(lm, hmms, text, valid, given.kinds, given.texts)
         kept.write_text(json.dumps(found))
@@ -371,14 +375,9 @@ def valid_perplexity(lm: Any, valid: Corpus) -> float:
 
 
 def summary(row: dict[str, Any]) -> dict[str, float]:
-    n_tokens = row.get("tokens") or 1
     out = {"share": row["good"] / row["texts"]}
     if "perplexity" in row:
         out["perplexity"] = row["perplexity"]
-    if "steered" in row:
-        out["overhead"] = row["steered"] / row["plain"] - 1
-        out["prepare"] = row["prepare"] / row["texts"]
-        out["ms"] = 1000 * (row["steered"] - row["plain"]) / n_tokens
     return out
 
 
@@ -393,33 +392,28 @@ def table(found: dict[str, Any], perplexity: float, n: int, given: argparse.Name
         f"{given.train_tokens:,} tokens of WikiText-2 (perplexity of valid {perplexity:.1f}); HMMs distilled from "
         f"{given.distill_tokens:,} of its tokens. {n} constraints, each of two words that the true continuation of a "
         f"held-out line has; {LENGTH} words after its first {PROMPT}. *Perplexity* is that of the texts under the "
-        "language model. *Overhead* is processor time of generation with the processor against without, in the same "
-        f"run, {given.texts} texts together; *prepare* is the look-ahead, once for each constraint.",
+        "language model.",
         "",
-        "| way | texts | have both words | perplexity | overhead of a token | ms a token | prepare, ms |",
-        "|---|---|---|---|---|---|---|",
+        "| way | texts | have both words | perplexity |",
+        "|---|---|---|---|",
     ]
-    order = sorted(rows, key=lambda name: name.startswith("HMM"))
-    for name in order:
-        row, s = rows[name], summary(rows[name])
-        cost = ["", "", ""]
-        if "overhead" in s:
-            cost = [f"{100 * s['overhead']:.0f} %", f"{s['ms']:.2f}", f"{1000 * row['prepare'] / n:.0f}"]
+    for name in sorted(rows, key=lambda name: name.startswith("HMM")):
+        s = summary(rows[name])
         fluency = f"{s['perplexity']:.1f}" if "perplexity" in s else "–"
-        cells = [shown(name), f"{row['texts']:,}", f"{100 * s['share']:.1f} %", fluency, *cost]
-        out.append(f"| {' | '.join(cells)} |")
+        out.append(f"| {shown(name)} | {rows[name]['texts']:,} | {100 * s['share']:.1f} % | {fluency} |")
     out += [
         "",
-        "Milliseconds of processor time a token, the language model alone and what the processor adds, by the number "
-        f"of texts written together ({given.repeats} constraints each):",
+        "Milliseconds of processor time a token, the language model alone and what the processor adds, in turns in one "
+        f"run, by the number of texts written together ({given.repeats} constraints each); *prepare* is the "
+        "look-ahead, once for each constraint.",
         "",
-        "| way | texts together | without | added | overhead |",
-        "|---|---|---|---|---|",
+        "| way | texts together | without | added | overhead | prepare |",
+        "|---|---|---|---|---|---|",
     ]
     for name, sizes in found["sizes"].items():
         for size, ms in sizes.items():
-            share = f"{100 * ms['added'] / ms['plain']:.0f} %"
-            out.append(f"| {shown(name)} | {size} | {ms['plain']:.2f} | {ms['added']:.2f} | {share} |")
+            cells = [f"{ms['plain']:.2f}", f"{ms['added']:.2f}", f"{100 * ms['added'] / ms['plain']:.0f} %"]
+            out.append(f"| {shown(name)} | {size} | {' | '.join(cells)} | {ms['prepare']:.0f} |")
     out += [
         "",
         "Perplexity of the steered texts under the language model by the kind of constraint, mean of three seeds of "
@@ -443,15 +437,14 @@ def shown(name: str) -> str:
 
 def verdict(found: dict[str, Any], given: argparse.Namespace) -> str:
     """The goals in one sentence."""
-    row = found["rows"][f"HMM of {given.states:,} state{'s' if given.states > 1 else ''}"]
-    s = summary(row)
-    sizes = found["sizes"][f"HMM of {given.states:,} state{'s' if given.states > 1 else ''}"]
-    overhead = ", ".join(f"{100 * ms['added'] / ms['plain']:.0f} % with {size}" for size, ms in sizes.items())
-    met = "met" if s["overhead"] < 0.15 else "**missed**"
+    name = f"HMM of {given.states:,} state{'s' if given.states > 1 else ''}"
+    shares = {size: ms["added"] / ms["plain"] for size, ms in found["sizes"][name].items()}
+    met = "met" if max(shares.values()) < 0.15 else "met in part" if min(shares.values()) < 0.15 else "**missed**"
+    overhead = ", ".join(f"{100 * share:.0f} % with {size}" for size, share in shares.items())
     return (
-        f"The goal of 15 % more time a token is {met} beside the two-layer language model here, whose tokens cost "
-        f"{1000 * row['plain'] / row['tokens']:.1f} ms: {100 * s['overhead']:.0f} % with {given.texts} texts together "
-        f"({overhead}); {100 * s['share']:.0f} % of the steered texts have both words."
+        f"The goal of at most 15 % more time a token is {met} beside the two-layer language model here, of which a "
+        f"token costs a millisecond or two: {overhead} texts together; {100 * summary(found['rows'][name])['share']:.0f} % of "
+        "the steered texts have both words."
     )
 
 

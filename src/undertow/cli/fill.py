@@ -10,6 +10,7 @@ import click
 from undertow.cli.common import json_option, markers_option
 from undertow.cli.partly_known import text_argument
 from undertow.cli.reading_options import rule_options
+from undertow.errors import InputError
 
 
 NO_WORD = "(unknown word or end)"
@@ -41,6 +42,10 @@ def command(
     needs = ["fill", *(["best_fill"] if joint else []), *(["sample_fill"] if samples else [])]
     opened = open_model(model, *needs)
     tokens = read_text(text, opened, given)
+    if None not in tokens:
+        raise InputError(
+            'The text has no gap: write ? between spaces where a word is missing, such as "the ? of the river".'
+        )
     how = {"markers": True} if markers else {}
     gaps = opened.fill(tokens, number, **how)
     best = opened.best_fill(tokens, **how) if joint else None

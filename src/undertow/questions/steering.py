@@ -84,7 +84,7 @@ class Steering:
             largest = np.maximum(scales.max(axis=1, keepdims=True), np.finfo(np.float64).min)
             ahead = Ahead(beta, at[bound], np.exp(scales - largest).astype(beta.dtype))
             worth = self._worth(hypotheses.predicted[bound], ahead)
-            none = ~(worth > 0).any(axis=1)
+            none = ~(worth.max(axis=1) > 0)
             with np.errstate(divide="ignore"):
                 worth = np.log(worth, out=worth)
             for i in np.flatnonzero(none).tolist():

@@ -109,12 +109,18 @@ def worth_plain(emission: Array, predicted: Array, ahead: Ahead, named: I64, cla
         for c in range(1, ahead.successor.shape[1]):
             mine = named[classes[named] == c]
             both[:, mine] = (predicted * ahead.of_class(c)) @ emission[mine].T
-    impossible = ~(alone > 0)
-    np.divide(both, alone, out=both, where=~impossible)
-    if impossible.any():
-        text, word = np.nonzero(impossible)
-        both[text, word] = silent[text, classes[word]]
-    return np.asarray(both, dtype=np.float32)
+    out = np.empty(both.shape, dtype=np.float32)
+    _ratios(both, alone, silent, classes, out)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _ratios(both: Any, alone: Any, silent: Any, classes: Any, out: Any) -> None:
+    """Equivalent to `out[:] = np.where(alone > 0, both / alone, silent[:, classes])`."""
+    for i in range(len(out)):
+        a, b, row = both[i], alone[i], out[i]
+        for w in range(len(row)):
+            row[w] = a[w] / b[w] if b[w] > 0 else silent[i, classes[w]]
 
 
 __all__ = ["Ahead", "worth_blocks", "worth_plain"]
