@@ -62,7 +62,7 @@ def test_fill_says_what_is_no_word(tmp_path: Path) -> None:
     assert [row.split("\t")[1] for row in rows] == [w.word for w in gap.words]
     assert last.split("\t") == ["2", "(unknown word or end)", f"{gap.markers:.4g}"]
     facts = json.loads(run("fill", tmp_path / "unknown.hmm", "a ?", "--markers", "--json").stdout)
-    assert facts["gaps"][0]["words"][0]["word"] == "<unk>" and facts["gaps"][0]["markers"] == 0
+    assert "<unk>" in [w["word"] for w in facts["gaps"][0]["words"]] and facts["gaps"][0]["markers"] == 0
     assert "<unk>" not in run("generate", tmp_path / "unknown.hmm", "-n", "20", "--length", "4").stdout
     assert "<unk>" in run("generate", tmp_path / "unknown.hmm", "-n", "20", "--length", "4", "--markers").stdout
     assert "between spaces" in failed(run("fill", tmp_path / "unknown.hmm", "a b?"))

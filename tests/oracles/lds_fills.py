@@ -1,7 +1,7 @@
 """Every fill of the gaps of a text under an LDS, with the state of each gap from one dense joint Gaussian.
 
-A known word is an observation y = N⁻¹ row of the state itself with noise N⁻¹ − M (lds.md §2 written out for N = C'C that
-has an inverse), so the states of a text are one Gaussian vector, conditioned at once and not step by step.
+A known word is an observation y = N⁻¹ row of the state itself with noise N⁻¹ − M (lds.md §2 written out for N = C'C
+that has an inverse), so the states of a text are one Gaussian vector, conditioned at once and not step by step.
 """
 
 from __future__ import annotations

@@ -84,7 +84,9 @@ def test_joint_fills_of_a_factorial_hmm_are_those_of_all_texts(factorial: Factor
     drawn = factorial.sample_fill(GAPS, 4000, states={2: {0: {0}}}, random_state=0)
     check_shares(np.array([words.encode(s) for s in drawn]), truth.of_texts(), len(words))
     np.testing.assert_allclose(
-        factorial.log_evidence(GAPS, states={2: {0: 0}}), np.log(every.given({1: middle}, {2: layer}).total()), rtol=1e-5
+        factorial.log_evidence(GAPS, states={2: {0: 0}}),
+        np.log(every.given({1: middle}, {2: layer}).total()),
+        rtol=1e-5,
     )
     old, new = ({t: np.eye(len(words))[words.id(w)] for t, w in enumerate(text)} for text in ("abd", "acd"))
     check_changes(factorial.what_if(list("abd"), 1, "c"), every, old, new, 4, len(words))
@@ -113,7 +115,9 @@ def test_all_inference_of_a_factorial_hmm_takes_evidence(factorial: FactorialHMM
         factorial.masked_log_probabilities([text])[0], np.log(truth.total() / np.array(rest)), rtol=1e-4
     )
     unknown = Evidence(["a", "zzz", "d"])  # for states a missing word, as in texts that are known
-    np.testing.assert_allclose(factorial.posterior([unknown])[0], factorial.posterior([["a", "zzz", "d"]])[0], atol=1e-5)
+    np.testing.assert_allclose(
+        factorial.posterior([unknown])[0], factorial.posterior([["a", "zzz", "d"]])[0], atol=1e-5
+    )
 
 
 @pytest.mark.parametrize(
@@ -191,7 +195,11 @@ def test_drawn_fills_of_an_lds_have_the_distribution_of_all_fills(lds: LDS) -> N
     given = (lds.params_, lds._tables.rows.astype(float), lds._tables.stationary)
     truth = np.zeros((len(words), len(words)))
     for fill, p in all_fills(
-        [None, words.id("river"), None], [0, 2], readable, *given, lambda m: queries.word_distribution(lm, m.astype("f4"))
+        [None, words.id("river"), None],
+        [0, 2],
+        readable,
+        *given,
+        lambda m: queries.word_distribution(lm, m.astype("f4")),
     ).items():
         truth[fill] = p
     drawn = lds.sample_fill([None, "river", None], 3000, random_state=0)
@@ -313,7 +321,11 @@ def test_a_mixture_whose_models_hold_some_texts_impossible() -> None:
         emission[[0, 1, 2], [words.id("a"), words.id(after), words.id("x")]] = 1
         step = np.array([[0, 1, 0], [0, 0, 1], [0, 0, 1.0]])
         chain = model.params_.chain
-        tables = (np.array([1, 0, 0], "f4"), type(chain.transition)(step.astype("f4")), np.ascontiguousarray(emission.T, "f4"))
+        tables = (
+            np.array([1, 0, 0], "f4"),
+            type(chain.transition)(step.astype("f4")),
+            np.ascontiguousarray(emission.T, "f4"),
+        )
         model.params_ = type(model.params_)(type(chain)(*tables))
     mixture = Interpolation(models, [0.25, 0.75])
     np.testing.assert_allclose(mixture.responsibilities(["a", None, "x"]), [0.25, 0.75])

@@ -12,7 +12,6 @@ from undertow.cli.partly_known import text_argument
 from undertow.cli.reading_options import rule_options
 from undertow.errors import InputError
 
-
 NO_WORD = "(unknown word or end)"
 LEAST_MARKERS = 5e-5  # less is not worth a line
 
@@ -53,7 +52,8 @@ def command(
     if as_json:
         facts: dict[str, Any] = {
             "gaps": [
-                {"position": g.position + 1, "words": [w._asdict() for w in g.words], "markers": g.markers} for g in gaps
+                {"position": g.position + 1, "words": [w._asdict() for w in g.words], "markers": g.markers}
+                for g in gaps
             ]
         }
         if best is not None:

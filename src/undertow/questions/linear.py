@@ -97,9 +97,8 @@ def _words_and_gaps(text: Evidence) -> list[str | None]:
     if text.states:
         raise InputError("An LDS has no states that could be known: leave out states.")
     out: list[str | None] = []
-    for i, token in enumerate(text.tokens):
-        if isinstance(token, Set) and len(token) == 1:
-            token = next(iter(token))
+    for i, given in enumerate(text.tokens):
+        token = next(iter(given)) if isinstance(given, Set) and len(given) == 1 else given
         if token is not None and not isinstance(token, str):
             raise InputError(
                 f"Position {i} is {short(token)}: an LDS takes words and gaps (None) only; ask an HMM instead."

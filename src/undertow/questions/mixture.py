@@ -105,8 +105,8 @@ def _distributions(mixture: Mixture, text: Evidence, where: list[int]) -> list[F
     out = [np.zeros(len(mixture.words)) for _ in where]
     for share, chain, o in zip(_shares(logs), mixture.chains, observed, strict=True):
         if share > 0:
-            for p, own in zip(out, word_distributions(chain, o, where, text), strict=True):
-                p += share * own
+            for i, own in enumerate(word_distributions(chain, o, where, text)):
+                out[i] += share * own
     return out
 
 
@@ -191,7 +191,10 @@ def surprises(models: Sequence[Any], weights: F64, X: Any) -> list[Surprise]:
     out = []
     for s, text in enumerate(_texts(X)):
         so_far = np.logaddexp.reduce(
-            [w + np.concatenate(([0.0], np.cumsum(part[s]))) for w, part in zip(mixture.log_weights, logs, strict=True)],
+            [
+                w + np.concatenate(([0.0], np.cumsum(part[s])))
+                for w, part in zip(mixture.log_weights, logs, strict=True)
+            ],
             axis=0,
         )
         possible = so_far[1:] > -np.inf

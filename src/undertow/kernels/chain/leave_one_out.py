@@ -258,7 +258,7 @@ def _add_rare(near: _Neighbors, some: I64, blocks: Blocks, slab_in: F32, slab_ou
             pred[part] = rows @ slab_in[live, here]
         for (part, live, rows), arriving in zip(go, arrived, strict=True):
             if _few(live):
-                arriving += pred[part] @ slab_out[here, live]
+                np.add(arriving, pred[part] @ slab_out[here, live], out=arriving)
             else:  # a gap after the token: all states are alive
                 found[part] += np.einsum("nz,nz->n", pred[part], rows @ slab_out[here, live].T)
     for (part, live, rows), arriving in zip(go, arrived, strict=True):

@@ -31,9 +31,7 @@ class Ahead(NamedTuple):
         return np.asarray(self.rows[self.successor[:, c]] * self.factor[:, c, None])
 
 
-def worth_blocks(
-    blocks: Blocks, emission: F32, predicted: Array, ahead: Ahead, named: I64, classes: I64
-) -> F32:
+def worth_blocks(blocks: Blocks, emission: F32, predicted: Array, ahead: Ahead, named: I64, classes: I64) -> F32:
     """(n, V) for a chain with blocks; `named` are the words whose class is not 0.
 
     A word that no live state emits says nothing about the state.
