@@ -258,7 +258,7 @@ def test_what_an_lds_cannot_take(lds: LDS) -> None:
         lambda: lds.transform([Evidence(["the"], {0: 1})]),
         lambda: lds.sample_fill(["the", None], 0),
         lambda: lds.best_fill(["the", None], max_expansions=0),
-        lambda: lds.best_fill([{"the"}, None]),
+        lambda: lds.best_fill([{"the", "old"}, None]),
         lambda: lds.what_if(["the", None], 1, "old"),
         lambda: lds.what_if(["the", "old"], 1, "nowhere"),
     ):
