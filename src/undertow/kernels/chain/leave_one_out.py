@@ -256,14 +256,14 @@ def _add_rare(near: _Neighbors, some: I64, blocks: Blocks, slab_in: F32, slab_ou
         pred = np.empty((len(some), len(slab_out[here])), dtype=np.float32)
         for part, live, rows in come:
             pred[part] = rows @ slab_in[live, here]
-        for (part, live, rows), arriving in zip(go, arrived, strict=True):
+        for (run, live, rows), arriving in zip(go, arrived, strict=True):
             if _few(live):
-                np.add(arriving, pred[part] @ slab_out[here, live], out=arriving)
+                np.add(arriving, pred[run] @ slab_out[here, live], out=arriving)
             else:  # a gap after the token: all states are alive
-                found[part] += np.einsum("nz,nz->n", pred[part], rows @ slab_out[here, live].T)
-    for (part, live, rows), arriving in zip(go, arrived, strict=True):
+                found[run] += np.einsum("nz,nz->n", pred[run], rows @ slab_out[here, live].T)
+    for (run, live, rows), arriving in zip(go, arrived, strict=True):
         if _few(live):
-            found[part] += np.einsum("nk,nk->n", arriving, rows)
+            found[run] += np.einsum("nk,nk->n", arriving, rows)
     total[some] += found
 
 
