@@ -9,7 +9,7 @@ from oracles.texts import all_texts, weighed_texts
 from undertow import HMM
 from undertow.constraints import Contains, Length, Phrase, Without
 from undertow.errors import InputError
-from undertow.kernels.chain.block_operators import Blocks
+from undertow.kernels.chain.blocks import Blocks
 from undertow.kernels.chain.steering import Ahead, worth_blocks, worth_plain
 from undertow.questions.steering import Steering
 

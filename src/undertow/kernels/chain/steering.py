@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from undertow.kernels.chain.block_operators import FAST, Blocks, emitted_alike, live_states
+from undertow.kernels.chain.blocks import FAST, Blocks, emitted_alike, live_states
 from undertow.kernels.types import F32, I64
 
 Array = NDArray[Any]
