@@ -1,8 +1,13 @@
-"""Named tuples that several models return."""
+"""Named tuples that several models return, and how words with probabilities become some of them."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
+
+import numpy as np
+
+from undertow.kernels.types import F64
+from undertow.text.vocabulary import Vocabulary
 
 
 class Transition(NamedTuple):
@@ -52,6 +57,19 @@ class Gap(NamedTuple):
     position: int
     words: list[WordProbability]
     markers: float = 0.0
+
+
+def gap_of(vocabulary: Vocabulary, position: int, p: F64, n: int, markers: bool) -> Gap:
+    """A gap whose words have probabilities p (V,): the n most probable ones, and what the markers have if left out."""
+    listed = top_words(vocabulary, p, n, markers)
+    return Gap(position, listed, 0.0 if markers else float(p[: vocabulary.n_special].sum()))
+
+
+def top_words(vocabulary: Vocabulary, p: F64, n: int, markers: bool = False) -> list[WordProbability]:
+    """The n most probable words among those that a model may write."""
+    p = np.where(vocabulary.writable(markers), p, -1.0)
+    order = np.argsort(-p, kind="stable")[:n]
+    return [WordProbability(vocabulary.words[i], float(p[i])) for i in order.tolist() if p[i] > 0]
 
 
 __all__ = ["Gap", "Neighbor", "Transition", "WordProbability"]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from undertow.errors import InputError, short
 from undertow.kernels.chain.sparse import spread_live
 from undertow.kernels.types import F64, I64
-from undertow.models.answers import Gap, WordProbability
+from undertow.models.answers import Gap, gap_of
 from undertow.questions.evidence import (
     Evidence,
     Observed,
@@ -27,7 +27,6 @@ from undertow.questions.evidence import (
     observe_pieces,
     weights_of,
 )
-from undertow.text.vocabulary import Vocabulary
 
 
 def open_positions(observed: Observed) -> list[int]:
@@ -55,19 +54,6 @@ def fill(chain: TextChain, text: Evidence, n: int) -> list[Gap]:
     where = open_positions(observed)
     found = zip(where, word_distributions(chain, observed, where, text), strict=True)
     return [gap_of(chain.vocabulary, t, p, n, chain.markers or observed.piece(t).words is not None) for t, p in found]
-
-
-def gap_of(vocabulary: Vocabulary, position: int, p: F64, n: int, markers: bool) -> Gap:
-    """A gap whose words have probabilities p (V,): the n most probable ones, and what the markers have if left out."""
-    listed = top_words(vocabulary, p, n, markers)
-    return Gap(position, listed, 0.0 if markers else float(p[: vocabulary.n_special].sum()))
-
-
-def top_words(vocabulary: Vocabulary, p: F64, n: int, markers: bool = False) -> list[WordProbability]:
-    """The n most probable words among those that a model may write."""
-    p = np.where(vocabulary.writable(markers), p, -1.0)
-    order = np.argsort(-p, kind="stable")[:n]
-    return [WordProbability(vocabulary.words[i], float(p[i])) for i in order.tolist() if p[i] > 0]
 
 
 def word_distributions(chain: TextChain, observed: Observed, where: list[int], text: Evidence) -> list[F64]:

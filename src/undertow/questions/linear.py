@@ -26,12 +26,12 @@ from undertow.errors import InputError, short
 from undertow.kernels.gaussian.gains import posterior_covariances
 from undertow.kernels.gaussian.smoother import exact_gains, smooth_exact
 from undertow.kernels.types import F32, F64, I64
-from undertow.models.answers import Gap
+from undertow.models.answers import Gap, gap_of
 from undertow.models.lds import queries
 from undertow.questions.best_fill import JointFill, check_expansions, search
 from undertow.questions.evidence import Evidence, read_position
 from undertow.questions.explain import Change, Comparison, candidates, comparisons, with_word
-from undertow.questions.fill import check_number, gap_of
+from undertow.questions.fill import check_number
 
 MASKED_TOKENS = 1 << 17  # of copies of sentences, each with one token missing, that are smoothed together
 

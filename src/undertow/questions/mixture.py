@@ -14,7 +14,7 @@ import numpy as np
 
 from undertow.errors import InputError
 from undertow.kernels.types import F64
-from undertow.models.answers import Gap
+from undertow.models.answers import Gap, gap_of
 from undertow.questions.best_fill import ChainFills, JointFill, check_expansions, joint_fill, search
 from undertow.questions.evidence import Evidence, TextChain, observe, read_position, word_id
 from undertow.questions.explain import (
@@ -31,7 +31,6 @@ from undertow.questions.explain import (
 from undertow.questions.fill import (
     check_number,
     checked_observed,
-    gap_of,
     log_evidence,
     only_fillers,
     open_positions,

@@ -20,7 +20,7 @@ from undertow.errors import InputError
 from undertow.kernels.chart.grammar import GrammarParams, check_params
 from undertow.kernels.chart.sampling import sample_sentence, sampling_tables
 from undertow.kernels.types import F64
-from undertow.models.answers import Gap, WordProbability
+from undertow.models.answers import Gap, WordProbability, gap_of
 from undertow.models.base import (
     CostWarning,
     Estimator,
@@ -646,8 +646,6 @@ class Grammar(Estimator):
         gaps = [i for i, token in enumerate(text) if token is None]
         ids = ids.astype(np.int64)
         ids[gaps] = queries.GAP
-        from undertow.questions.fill import gap_of
-
         found = zip(gaps, queries.gap_distributions(self.params_, ids), strict=True)
         return [gap_of(self.vocabulary_, position, p, n, markers) for position, p in found]
 

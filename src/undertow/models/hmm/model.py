@@ -19,7 +19,7 @@ from undertow.engine import Engine, Serial, Threads, count_workers
 from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError
 from undertow.kernels.chain.block_operators import PairSparse
-from undertow.models.answers import Gap, Transition, WordProbability
+from undertow.models.answers import Gap, Transition, WordProbability, top_words
 from undertow.models.base import (
     Estimator,
     SavedState,
@@ -696,8 +696,6 @@ class HMM(Estimator):
         list of WordProbability
             Most probable first.
         """
-        from undertow.questions.fill import top_words
-
         return top_words(self.vocabulary_, self._next(prefix), n, markers)
 
     def next_distribution(self, prefix: Sequence[str]) -> npt.NDArray[np.float64]:
