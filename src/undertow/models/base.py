@@ -20,7 +20,7 @@ import inspect
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -318,7 +318,7 @@ def extend_corpus(vocabulary: Vocabulary, X: Any, new_words: int | None) -> Corp
     return Corpus(ids, np.asarray(corpus.offsets), here, manifest=corpus.manifest)
 
 
-def partly_known(X: Any) -> bool:
+def partly_known(X: Any) -> TypeGuard[Sequence[Any]]:
     """Whether some text is Evidence. Plain lists are not searched: None among their words is a mistake, not a gap."""
     return isinstance(X, list | tuple) and any(hasattr(text, "states") for text in X)
 

@@ -204,8 +204,8 @@ class LinearFills:
 
     def tokens(self, words: Sequence[int]) -> list[str]:
         filled = dict(zip(self.where, words, strict=True))
-        words = self.model.vocabulary_.words
-        return [words[filled[t]] if w is None else w for t, w in enumerate(_words_and_gaps(self.text))]
+        spelled: tuple[str, ...] = self.model.vocabulary_.words
+        return [spelled[filled[t]] if w is None else w for t, w in enumerate(_words_and_gaps(self.text))]
 
 
 def sample_fill(model: Any, text: Evidence, n: int, rng: np.random.Generator, markers: bool) -> list[list[str]]:

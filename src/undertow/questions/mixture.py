@@ -59,7 +59,7 @@ def mixture_of(models: Sequence[Any], weights: F64, markers: bool = False) -> Mi
                 f"{type(model).__name__} has no probability of a whole text that its two-sided answers belong to: mix "
                 "models that are chains of states, such as HMMs."
             )
-    used = np.flatnonzero(weights)
+    used = np.flatnonzero(weights).tolist()
     return Mixture([models[i]._chain()._replace(markers=markers) for i in used], np.log(weights[used]))
 
 
@@ -166,7 +166,7 @@ def masked_log_probabilities(models: Sequence[Any], weights: F64, X: Any) -> lis
     p_i(rest) = p_i(sentence) / p_i(token | rest), so both sums over the models come from the sentences' probabilities.
     """
     mixture = mixture_of(models, weights)
-    models = [models[i] for i in np.flatnonzero(weights)]
+    models = [models[i] for i in np.flatnonzero(weights).tolist()]
     texts = _texts(X)
     logs = [[part.sum() for part in model.log_probabilities(X)] for model in models]
     alone = [model.masked_log_probabilities(X) for model in models]
@@ -186,7 +186,7 @@ def surprises(models: Sequence[Any], weights: F64, X: Any) -> list[Surprise]:
     mixture = mixture_of(models, weights)
     X = X if isinstance(X, Corpus) else list(X)
     both = masked_log_probabilities(models, weights, X)
-    logs = [models[i].log_probabilities(X) for i in np.flatnonzero(weights)]
+    logs = [models[i].log_probabilities(X) for i in np.flatnonzero(weights).tolist()]
     out = []
     for s, text in enumerate(_texts(X)):
         so_far = np.logaddexp.reduce(
@@ -198,7 +198,8 @@ def surprises(models: Sequence[Any], weights: F64, X: Any) -> list[Surprise]:
         )
         possible = so_far[1:] > -np.inf
         left = np.subtract(so_far[1:], so_far[:-1], out=np.full(len(so_far) - 1, -np.inf), where=possible)
-        out.append(Surprise(list(text.tokens), np.abs(left) / np.log(2), np.abs(both[s]) / np.log(2)))
+        tokens: Any = list(text.tokens)
+        out.append(Surprise(tokens, np.abs(left) / np.log(2), np.abs(both[s]) / np.log(2)))
     return out
 
 

@@ -902,10 +902,11 @@ class FactorialHMM(Estimator):
 
     def _mean(self, X: Text, values: Callable[[Text], F64]) -> float:
         self._check_fitted()
+        sentences: Any = X
         if partly_known(X):
             from undertow.questions.evidence import as_evidence
 
-            n_tokens, sentences = sum(len(as_evidence(text).tokens) for text in X), X
+            n_tokens = int(sum(len(as_evidence(text).tokens) for text in X))
         else:
             sentences = X if isinstance(X, Corpus) else list(checked_sentences(X))
             n_tokens = sentences.n_tokens if isinstance(sentences, Corpus) else sum(map(len, sentences))
