@@ -62,7 +62,7 @@ def measure(n_states: int, n_words: int) -> None:
     for n in (1, 1, 8):  # the first run compiles
         begin = time.process_time()
         given = context(model.params_, model.vocabulary_, ["w3", "w9"], (), lengths)
-        allowed = given.allowed(seen_only=True)
+        allowed = given.writable()
         plan = prepare(given.params, model.vocabulary_, constraint, lengths, given.following, allowed)
         first = time.process_time() - begin
         texts = draw(plan, given.start, n, 1.0, np.random.default_rng(0))

@@ -43,4 +43,5 @@ def one_hot(model: HMM, word: str) -> Any:
 
 
 def seen(model: HMM) -> Any:
-    return (model.vocabulary_.counts > 0).astype(float)
+    """(V,) 1 for the words that may fill a gap: those of the training text."""
+    return model.vocabulary_.writable().astype(float)

@@ -53,6 +53,21 @@ def test_fill(place: Path) -> None:
     assert [g["position"] for g in json.loads(literal.stdout)["gaps"]] == [5]
 
 
+def test_fill_says_what_is_no_word(tmp_path: Path) -> None:
+    text = [["a", "<unk>", "b"], ["<unk>", "a"], ["b", "<unk>", "a", "c"]] * 6
+    model = HMM(3, n_iter=3, random_state=0).fit(text)
+    model.save(tmp_path / "unknown.hmm")
+    *rows, last = run("fill", tmp_path / "unknown.hmm", "a ?").stdout.rstrip("\n").split("\n")
+    [gap] = model.fill(["a", None])
+    assert [row.split("\t")[1] for row in rows] == [w.word for w in gap.words]
+    assert last.split("\t") == ["2", "(unknown word or end)", f"{gap.markers:.4g}"]
+    facts = json.loads(run("fill", tmp_path / "unknown.hmm", "a ?", "--markers", "--json").stdout)
+    assert "<unk>" in [w["word"] for w in facts["gaps"][0]["words"]] and facts["gaps"][0]["markers"] == 0
+    assert "<unk>" not in run("generate", tmp_path / "unknown.hmm", "-n", "20", "--length", "4").stdout
+    assert "<unk>" in run("generate", tmp_path / "unknown.hmm", "-n", "20", "--length", "4", "--markers").stdout
+    assert "between spaces" in failed(run("fill", tmp_path / "unknown.hmm", "a b?"))
+
+
 def test_ask(place: Path) -> None:
     model = load(place / "news.hmm")
     tokens = ["They", "sat", "on", "the", None, "<eos>"]

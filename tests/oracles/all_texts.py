@@ -56,3 +56,14 @@ class AllTexts:
         """The text of the most probable pair of a text and a path, and the probability of the pair."""
         i, _ = np.unravel_index(int(self.weight.argmax()), self.weight.shape)
         return tuple(self.texts[i].tolist()), float(self.weight.max() / self.weight.sum())
+
+
+def one_of(chains: list[tuple[Any, Any, Any]], weights: list[float]) -> tuple[Any, Any, Any]:
+    """Several chains as one that draws the chain first and then stays with it."""
+    initial = np.concatenate([w * pi for w, (pi, _, _) in zip(weights, chains, strict=True)])
+    transition = np.zeros((len(initial), len(initial)))
+    at = 0
+    for pi, T, _ in chains:
+        transition[at : at + len(pi), at : at + len(pi)] = T
+        at += len(pi)
+    return initial, transition, np.concatenate([E for *_, E in chains])

@@ -10,7 +10,8 @@ import pytest
 
 from sentences import is_one_sentence
 from tiny_hmms import all_texts, dense, forms, made, one_hot, seen
-from undertow import HMM, Evidence
+from undertow import HMM, Corpus, Evidence
+from undertow.constraints import Contains
 from undertow.errors import InputError
 from undertow.kernels.chain import leave_one_out
 from undertow.questions.evidence import observe
@@ -215,6 +216,58 @@ def test_a_question_mark_is_a_gap_and_can_be_written() -> None:
     [gap] = model.fill(["who", "?", {"?"}])
     assert gap.position == 1 and {w.word for w in gap.words[:2]} == {"knows", "asks"}
     assert model.sample_fill(["who", "?", {"?"}], 1, random_state=0)[0][2] == "?"
+
+
+@pytest.fixture(scope="module")
+def with_unknown() -> HMM:
+    """A model of a text in which a third of the words are unknown, and sentences end with a boundary word."""
+    text = [["a", "<unk>", "b", "</s>"], ["<unk>", "a", "</s>"], ["b", "<unk>", "a", "c", "</s>"]] * 6
+    return HMM(3, n_iter=3, random_state=0).fit(Corpus.from_sentences(text, boundary="</s>"))
+
+
+def test_markers_are_no_words(with_unknown: HMM) -> None:
+    model, words = with_unknown, with_unknown.vocabulary_
+    unknown, boundary = words.unknown_id, words.boundary_id
+    p = all_texts(model, 2).given({0: one_hot(model, "a")}).word(1, len(words))
+    [gap] = model.fill(["a", None])
+    assert {w.word for w in gap.words} == {"a", "b", "c"}
+    np.testing.assert_allclose(gap.markers, p[unknown] + p[boundary], rtol=1e-5)
+    np.testing.assert_allclose(sum(w.probability for w in gap.words) + gap.markers, 1, rtol=1e-5)
+    [gap] = model.fill(["a", None], markers=True)
+    assert {w.word for w in gap.words} == set(words.words) and gap.markers == 0
+    best = words.words[int(p.argmax())]
+    assert best in ("<unk>", "</s>") and gap.words[0].word == best == model.next_words(["a"], 1, markers=True)[0].word
+    assert {w.word for w in model.next_words(["a"])} == {"a", "b", "c"}
+    np.testing.assert_allclose(
+        [w.probability for w in model.next_words(["a"], 9, markers=True)], sorted(p)[::-1], rtol=1e-4
+    )
+    [named] = model.fill(["a", {"<unk>", "c"}])  # what is named is meant
+    assert {w.word for w in named.words} == {"<unk>", "c"} and named.markers == 0
+
+
+def test_markers_are_not_written(with_unknown: HMM) -> None:
+    model, words = with_unknown, with_unknown.vocabulary_
+    readable = np.array([w in "abc" for w in words.words], dtype=float)
+    for markers, weights in ((False, readable), (True, np.ones(len(words)))):
+        truth = all_texts(model, 3).given({0: one_hot(model, "a"), 1: weights, 2: weights})
+        found = model.best_fill(["a", None, None], markers=markers)
+        assert tuple(words.encode(found.tokens).tolist()) == truth.best_text()[0]
+        np.testing.assert_allclose(found.log_probability, np.log(truth.best_text()[1]), rtol=1e-4)
+        drawn = {w for s in model.sample_fill(["a", None, None], 200, markers=markers, random_state=0) for w in s}
+        assert drawn == (set(words.words) if markers else {"a", "b", "c"})
+    written = {w for s in model.generate(length=4, n=100, random_state=0) for w in s}
+    assert written == {"a", "b", "c"}
+    assert any("<unk>" in s for s in model.generate(length=4, n=50, markers=True, random_state=0))
+    assert all("<unk>" in s for s in model.generate(length=4, n=5, constraint=Contains("<unk>"), random_state=0))
+
+
+def test_a_text_of_unknown_words_alone() -> None:
+    model = HMM(2, n_iter=2, random_state=0).fit(Corpus.from_sentences([["x", "y"]] * 5, min_count=9))
+    for ask in (model.best_fill, model.sample_fill):
+        with pytest.raises(InputError, match="markers=True") as e:
+            ask([None, None])
+        assert is_one_sentence(str(e.value))
+    assert model.fill([None])[0].words == [] and model.best_fill([None], markers=True).tokens == ["<unk>"]
 
 
 def test_a_known_text_has_no_gaps() -> None:

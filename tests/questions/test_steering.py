@@ -9,7 +9,8 @@ from oracles.texts import all_texts, weighed_texts
 from undertow import HMM
 from undertow.constraints import Contains, Length, Phrase, Without
 from undertow.errors import InputError
-from undertow.questions import steering as steering_module
+from undertow.kernels.chain.blocks import Blocks
+from undertow.kernels.chain.steering import Ahead, worth_blocks, worth_plain
 from undertow.questions.steering import Steering
 
 TEXT = [["the", "cat", "sat"], ["the", "dog", "ran", "on"], ["the", "cat", "ran"], ["on", "the", "dog"]] * 20
@@ -36,10 +37,36 @@ def after(steering: Steering, model: HMM, prompt, written):
     return hypotheses
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_the_worth_of_words_is_its_definition(seed: int) -> None:
+    """Blocks of unequal sizes, words that all states emit (alike and not), words that no live state emits."""
+    rng = np.random.default_rng(seed)
+    V, sizes, n, C = 9, np.array([2, 1, 4]), 5, 3
+    Z, of = int(sizes.sum()), np.array([0, 1, 2, 2, -1, 0, -1, 1, 2], dtype=np.int32)
+    first = np.concatenate([[0], np.cumsum(sizes)])
+    lengths = np.where(of >= 0, sizes[of], [0, 0, 0, 0, 1, 0, Z, 0, 0])
+    blocks = Blocks(of, first, np.concatenate([[0], np.cumsum(lengths)]))
+    emission = rng.random(int(lengths.sum())).astype(np.float32)
+    emission[blocks.starts[3] : blocks.starts[4]] = 0
+    dense = blocks.dense_emission(emission).astype(float)
+    classes = rng.permutation([0, 0, 0, 0, 1, 1, 2, 2, 0])
+    predicted = rng.dirichlet(np.ones(Z), n).astype(np.float32)
+    rows, successor, factor = rng.random((4, Z)), rng.integers(0, 4, (n, C)), rng.random((n, C))
+    truth = np.empty((n, V))
+    for i, w in np.ndindex(n, V):
+        p = predicted[i] * (dense[:, w] if predicted[i] @ dense[:, w] > 0 else 1.0)
+        truth[i, w] = factor[i, classes[w]] * (p @ rows[successor[i, classes[w]]]) / p.sum()
+    ahead, named = Ahead(rows.astype(np.float32), successor, factor.astype(np.float32)), np.flatnonzero(classes)
+    found = worth_blocks(blocks, emission, predicted, ahead, named, classes)
+    np.testing.assert_allclose(found, truth, rtol=1e-5)
+    for some in (1, n):  # few named words one by one, many together
+        given = Ahead(rows, successor[:some], factor[:some])
+        plain = worth_plain(np.ascontiguousarray(dense.T), predicted[:some], given, named, classes)
+        np.testing.assert_allclose(plain, truth[:some], rtol=1e-5)
+
+
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("most_named", [64, 0])
-def test_weights_are_those_of_the_enumeration(models, name: str, most_named: int, monkeypatch) -> None:
-    monkeypatch.setattr(steering_module, "MOST_NAMED", most_named)
+def test_weights_are_those_of_the_enumeration(models, name: str) -> None:
     model = models[name]
     words = model.vocabulary_.words
     for constraint in CONSTRAINTS:
@@ -53,7 +80,7 @@ def test_weights_are_those_of_the_enumeration(models, name: str, most_named: int
                 good = sum(w for t, w in mine.items() if constraint.holds([*written, *t]))
                 expected[i] = good / sum(mine.values())
             [found] = np.exp(steering.log_weights(after(steering, model, ["on"], written)))
-            if steering.possible[rest][after(steering, model, [], written)[0].state]:
+            if steering.possible[rest][after(steering, model, [], written).states[0]]:
                 np.testing.assert_allclose(found / found.sum(), expected / expected.sum(), rtol=2e-4, atol=1e-7)
 
 
@@ -64,9 +91,9 @@ def test_hypotheses_do_not_depend_on_each_other(models) -> None:
     hypotheses = steering.start([model.vocabulary_.encode(["the"])] * len(texts))
     for t in range(2):
         hypotheses = steering.advance(hypotheses, [model.vocabulary_.id(text[t]) for text in texts])
-    able = [i for i, h in enumerate(hypotheses) if steering.possible[2][h.state]]
+    able = [i for i, state in enumerate(hypotheses.states) if steering.possible[2][state]]
     assert 0 < len(able) < len(texts)
-    together = steering.log_weights([hypotheses[i] for i in able])
+    together = steering.log_weights(hypotheses.take(able))
     for row, i in zip(together, able, strict=True):
         [alone] = steering.log_weights(after(steering, model, ["the"], texts[i]))
         np.testing.assert_allclose(np.exp(row), np.exp(alone), rtol=1e-5)
@@ -107,9 +134,9 @@ def test_where_the_chain_holds_every_way_impossible_the_automaton_decides(no_dog
 def test_a_word_that_the_chain_holds_impossible_says_nothing_about_its_state(no_dog: HMM) -> None:
     cat, dog = no_dog.vocabulary_.encode(["cat", "dog"])
     steering = Steering(no_dog.params_, no_dog.vocabulary_, Contains("cat"), 2)
-    [start] = steering.start([no_dog.vocabulary_.encode(["the"])])
-    [found] = steering.log_weights([start])
-    expected = start.predicted @ no_dog.transition_.dense() @ no_dog.emission_.dense()[:, cat]
+    start = steering.start([no_dog.vocabulary_.encode(["the"])])
+    [found] = steering.log_weights(start)
+    expected = start.predicted[0] @ no_dog.transition_.dense() @ no_dog.emission_.dense()[:, cat]
     np.testing.assert_allclose(np.exp(found[dog] - found[cat]), expected, rtol=1e-5)  # after "cat" it holds: weight 1
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from undertow.constraints.kinds import Constraint
 from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError, missing_extra, short
-from undertow.questions.steering import Hypothesis, Steering
+from undertow.questions.steering import Hypotheses, Steering
 
 try:
     import torch
@@ -72,6 +72,7 @@ class ConstraintLogitsProcessor(LogitsProcessor):  # type: ignore[misc,unused-ig
             raise InputError(f"length={short(length)} must be a whole number of tokens, at least 1.")
         vocabulary = model.vocabulary_
         self.words = None if words is None else vocabulary.encode(words).astype(np.int64)
+        self._columns: slice | NDArray[np.int64] | None = None  # of the HMM's words that are those of the tokens
         self._vocabulary, self._pad = vocabulary, pad_token_id
         end_word = None
         if eos_token_id is not None:
@@ -84,11 +85,12 @@ class ConstraintLogitsProcessor(LogitsProcessor):  # type: ignore[misc,unused-ig
             end_word = vocabulary.id(spelled)
         with one_blas_thread():
             self.steering = Steering(model.params_, vocabulary, constraint, int(length), end_word)
-        self._known: dict[bytes, Hypothesis] = {}
+        self._known: dict[bytes, int] = {}  # the texts so far, and their rows in
+        self._hypotheses: Hypotheses | None = None
 
     def reset(self) -> None:
         """Forget all hypotheses; needed only before a prompt that continues the last text by one token."""
-        self._known = {}
+        self._known, self._hypotheses = {}, None
 
     @torch.no_grad()  # type: ignore[untyped-decorator,unused-ignore]
     def __call__(self, input_ids: Any, scores: Any) -> Any:
@@ -114,6 +116,8 @@ class ConstraintLogitsProcessor(LogitsProcessor):  # type: ignore[misc,unused-ig
         ids = input_ids.detach().cpu().numpy()
         if self.words is None:
             self.words = self._vocabulary.encode(map(str, range(scores.shape[1]))).astype(np.int64)
+        if self._columns is None:
+            self._columns = _as_slice(self.words)
         if len(self.words) != scores.shape[1]:
             raise InputError(
                 f"The language model has {scores.shape[1]:,} tokens and `words` names {len(self.words):,}: name each."
@@ -128,20 +132,20 @@ class ConstraintLogitsProcessor(LogitsProcessor):  # type: ignore[misc,unused-ig
         assert self.words is not None
         keys, parents = [row.tobytes() for row in ids], [row[:-1].tobytes() for row in ids]
         rows = {key: i for i, key in enumerate(keys)}
-        if self._known and all(parent in self._known for parent in parents):
-            before = [self._known[parents[i]] for i in rows.values()]
-            if before[0].n_written + 1 >= self.steering.length:
+        distinct = list(rows.values())
+        if self._hypotheses is not None and all(parent in self._known for parent in parents):
+            before = self._hypotheses.take([self._known[parents[i]] for i in distinct])
+            if before.n_written + 1 >= self.steering.length:
                 raise InputError(
                     f"More than length={self.steering.length} tokens are asked for: call generate with "
                     "max_new_tokens=length, or reset() the processor before a prompt that continues the last text."
                 )
-            last = [int(self.words[ids[i, -1]]) for i in rows.values()]
-            now = self.steering.advance(before, last)
+            now = self.steering.advance(before, self.words[ids[distinct, -1]])
         else:
-            now = self.steering.start([self._prompt(ids[i]) for i in rows.values()])
-        self._known = dict(zip(rows, now, strict=True))
-        place = {key: n for n, key in enumerate(rows)}
-        return self.steering.log_weights(now)[[place[key] for key in keys]][:, self.words]
+            now = self.steering.start([self._prompt(ids[i]) for i in distinct])
+        self._hypotheses, self._known = now, {key: n for n, key in enumerate(rows)}
+        weights = self.steering.log_weights(now)[:, self._columns]
+        return weights if len(rows) == len(keys) else weights[[self._known[key] for key in keys]]
 
     def _prompt(self, ids: NDArray[Any]) -> NDArray[np.int64]:
         assert self.words is not None
@@ -149,6 +153,13 @@ class ConstraintLogitsProcessor(LogitsProcessor):  # type: ignore[misc,unused-ig
             others = np.flatnonzero(ids != self._pad)
             ids = ids[others[0] :] if len(others) else ids[:0]
         return np.asarray(self.words[ids])
+
+
+def _as_slice(words: NDArray[np.int64]) -> slice | NDArray[np.int64]:
+    """Consecutive words as a slice, which copies nothing."""
+    first = int(words[0]) if len(words) else 0
+    run = np.array_equal(words, np.arange(first, first + len(words)))
+    return slice(first, first + len(words)) if run else words
 
 
 __all__ = ["ConstraintLogitsProcessor"]

@@ -59,6 +59,12 @@ def json_option(f: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON object.")(f)
 
 
+def markers_option(f: F) -> F:
+    return click.option(
+        "--markers", is_flag=True, help="Also take the unknown word, its classes and the boundary for words."
+    )(f)
+
+
 def jobs_option(f: F) -> F:
     return click.option(
         "-j", "--jobs", type=int, default=-1, show_default="all cores", help="Number of parallel jobs."

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from undertow.cli.common import json_option
+from undertow.cli.common import json_option, markers_option
 
 if TYPE_CHECKING:
     from undertow.constraints import Constraint
@@ -43,6 +43,7 @@ class Range(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic
 @click.option("--best", is_flag=True, help="The most probable text instead of samples.")
 @click.option("--probability", "only_probability", is_flag=True, help="Print the probability of the constraints only.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the random generator.")
+@markers_option
 @json_option
 def command(model: str, as_json: bool, **given: Any) -> None:
     """Generate texts from MODEL that satisfy all constraints, one per line.
@@ -61,6 +62,7 @@ def command(model: str, as_json: bool, **given: Any) -> None:
         click.echo(json.dumps({"probability": p}) if as_json else f"{p:.6g}")
         return
     how = {"method": "best"} if given["best"] else {"n": given["n"], "random_state": given["seed"]}
+    how["markers"] = given["markers"]
     texts = opened.generate(**around, **how, constraint=constraint, temperature=given["temperature"])
     if as_json:
         click.echo(json.dumps({"texts": texts}, ensure_ascii=False))

@@ -21,7 +21,7 @@ import math
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -340,6 +340,11 @@ def extend_corpus(vocabulary: Vocabulary, X: Any, new_words: int | None) -> Corp
     ids = np.concatenate(encode_sentences(extended, corpus))
     here = extended.with_counts(np.bincount(ids, minlength=len(extended)))
     return Corpus(ids, np.asarray(corpus.offsets), here, manifest=corpus.manifest)
+
+
+def partly_known(X: Any) -> TypeGuard[Sequence[Any]]:
+    """Whether some text is Evidence. Plain lists are not searched: None among their words is a mistake, not a gap."""
+    return isinstance(X, list | tuple) and any(hasattr(text, "states") for text in X)
 
 
 def encode_sentences(vocabulary: Vocabulary, X: Any) -> list[npt.NDArray[np.uint32]]:

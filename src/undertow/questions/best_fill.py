@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from undertow.errors import InputError
 from undertow.kernels.types import F64, I64
 from undertow.questions.evidence import Evidence, Observed, Piece, TextChain, check_possible, observe_pieces
 from undertow.questions.evidence import allowed_states as states_of
-from undertow.questions.fill import checked_observed, only_seen_words
+from undertow.questions.fill import checked_observed, only_fillers
 
 CHILDREN = 32  # of a partial fill that enter the queue at a time
 METHODS = ("words", "path")
@@ -42,28 +43,48 @@ class JointFill(NamedTuple):
     proven: bool
 
 
+class PartialFills(Protocol):
+    """Fills of the open positions of a text from left to right, and bounds on what they can become."""
+
+    @property
+    def where(self) -> list[int]: ...
+
+    def children(self, prefix: tuple[int, ...]) -> F64:
+        """(V,) log of a bound on all completions of prefix + (word,); exact for the last open position."""
+        ...
+
+    def log_probability(self, words: Sequence[int]) -> float:
+        """What `children` says of the last word."""
+        ...
+
+
 def best_fill(chain: TextChain, text: Evidence, method: str, max_expansions: int) -> JointFill:
     """The most probable words of all open positions together."""
     if method not in METHODS:
         raise InputError(f"method={method!r} must be 'words' or 'path'.")
+    check_expansions(max_expansions)
+    fills = ChainFills(chain, text)
+    if method == "path":
+        words = fills.path_words()
+        value, proven = fills.log_probability(words), False
+    else:
+        words, value, proven = search(fills, max_expansions)
+    return joint_fill(fills, words, value - fills.log_evidence, proven)
+
+
+def check_expansions(max_expansions: Any) -> None:
     if isinstance(max_expansions, bool) or not isinstance(max_expansions, int | np.integer) or max_expansions < 1:
         raise InputError(f"max_expansions={max_expansions!r} must be a whole number, at least 1.")
-    observed, weights = only_seen_words(chain, checked_observed(chain, text))
-    logs = observed.params.filtered(observed.ids, observed.bounds).log_probabilities
-    check_possible(logs, text)
-    search = _Search(chain, observed, weights)
-    if method == "path":
-        words, value, proven = search.path_words(), None, False
-    else:
-        words, value, proven = search.run(int(max_expansions))
-    if value is None:
-        value = search.log_probability(words)
-    filled = dict(zip(search.where, words, strict=True))
+
+
+def joint_fill(fills: ChainFills, words: Sequence[int], log_probability: float, proven: bool) -> JointFill:
+    """The filled text."""
+    filled = dict(zip(fills.where, words, strict=True))
     tokens = [
-        token if isinstance(token, str) else chain.vocabulary.words[filled.get(t, _known(observed, t))]
-        for t, token in enumerate(text.tokens)
+        token if isinstance(token, str) else fills.chain.vocabulary.words[filled.get(t, _known(fills.observed, t))]
+        for t, token in enumerate(fills.text.tokens)
     ]
-    return JointFill(tokens, min(float(value - logs.sum()), 0.0), proven)
+    return JointFill(tokens, min(float(log_probability), 0.0), proven)
 
 
 def _known(observed: Observed, t: int) -> int:
@@ -71,12 +92,17 @@ def _known(observed: Observed, t: int) -> int:
     return words if isinstance(words, int) else -1
 
 
-class _Search:
-    """Partial fills of a text from left to right, and bounds on what they can become."""
+class ChainFills:
+    """The fills of a text under one chain."""
 
-    def __init__(self, chain: TextChain, observed: Observed, weights: dict[int, Any]) -> None:
-        self.chain, self.observed, self.weights = chain, observed, weights
-        self.where = sorted(weights)
+    def __init__(self, chain: TextChain, text: Evidence) -> None:
+        self.chain, self.text = chain, text
+        self.observed, self.weights = only_fillers(chain, checked_observed(chain, text))
+        logs = self.observed.params.filtered(self.observed.ids, self.observed.bounds).log_probabilities
+        check_possible(logs, text)
+        self.log_evidence = float(logs.sum())
+        self.where = sorted(self.weights)
+        weights, observed = self.weights, self.observed
         self.largest = {t: chain.params.largest_emission(weights[t]) for t in self.where}
         self.allowed = {t: states_of(chain, observed.piece(t)) for t in self.where}
         self.ahead = self._bounds_ahead()
@@ -128,50 +154,52 @@ class _Search:
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(p) + log_p + log_scale)
 
-    def run(self, most: int) -> tuple[list[int], float | None, bool]:
-        """(words, log joint probability with the evidence, whether it is proven best)."""
-        if not self.where:
-            return [], None, True
-        number = itertools.count()  # breaks ties, so that the queue never compares prefixes
-        queue: list[tuple[float, int, tuple[int, ...], int]] = [(-np.inf, next(number), (), 0)]
-        best: tuple[float, tuple[int, ...]] = (-np.inf, ())
-        for _ in range(most):
-            bound, _, prefix, skip = heapq.heappop(queue)
-            if -bound <= best[0]:
-                return list(best[1]), best[0], True
-            scores = self.children(prefix)
-            if len(prefix) + 1 == len(self.where):
-                word = int(np.argmax(scores))
-                best = max(best, (float(scores[word]), (*prefix, word)))
-            else:
-                order = _largest(scores, skip, CHILDREN + 1)
-                for word in order[:CHILDREN].tolist():
-                    if scores[word] > best[0]:
-                        heapq.heappush(queue, (-float(scores[word]), next(number), (*prefix, word), 0))
-                if len(order) > CHILDREN and scores[order[-1]] > best[0]:
-                    again = (-float(scores[order[-1]]), next(number), prefix, skip + CHILDREN)
-                    heapq.heappush(queue, again)
-            if not queue:
-                return list(best[1]), best[0], True
-        words = best[1] or self._greedy()
-        return list(words), None, False
-
-    def _greedy(self) -> tuple[int, ...]:
-        prefix: tuple[int, ...] = ()
-        while len(prefix) < len(self.where):
-            prefix = (*prefix, int(np.argmax(self.children(prefix))))
-        return prefix
-
     def path_words(self) -> list[int]:
         """The words of the most probable joint path of states and words."""
         upper = self._upper()
         path = upper.params.best_path(upper.ids, upper.bounds)
         return [int(self.largest[t][1][path[t]]) for t in self.where]
 
-    def log_probability(self, words: list[int]) -> float:
+    def log_probability(self, words: Sequence[int]) -> float:
         """Joint log-probability of these words and the evidence."""
         filled = self._with({t: self._row(t, w) for t, w in zip(self.where, words, strict=True)})
         return float(filled.params.filtered(filled.ids, filled.bounds).log_probabilities.sum())
+
+
+def search(fills: PartialFills, most: int) -> tuple[list[int], float, bool]:
+    """(words, their log-probability, whether it is proven best), after at most so many partial fills."""
+    if not fills.where:
+        return [], fills.log_probability([]), True
+    number = itertools.count()  # breaks ties, so that the queue never compares prefixes
+    queue: list[tuple[float, int, tuple[int, ...], int]] = [(-np.inf, next(number), (), 0)]
+    best: tuple[float, tuple[int, ...]] = (-np.inf, ())
+    for _ in range(most):
+        bound, _, prefix, skip = heapq.heappop(queue)
+        if -bound <= best[0]:
+            return list(best[1]), best[0], True
+        scores = fills.children(prefix)
+        if len(prefix) + 1 == len(fills.where):
+            word = int(np.argmax(scores))
+            best = max(best, (float(scores[word]), (*prefix, word)))
+        else:
+            order = _largest(scores, skip, CHILDREN + 1)
+            for word in order[:CHILDREN].tolist():
+                if scores[word] > best[0]:
+                    heapq.heappush(queue, (-float(scores[word]), next(number), (*prefix, word), 0))
+            if len(order) > CHILDREN and scores[order[-1]] > best[0]:
+                again = (-float(scores[order[-1]]), next(number), prefix, skip + CHILDREN)
+                heapq.heappush(queue, again)
+        if not queue:
+            return list(best[1]), best[0], True
+    words = best[1] or _greedy(fills)
+    return list(words), fills.log_probability(words), False
+
+
+def _greedy(fills: PartialFills) -> tuple[int, ...]:
+    prefix: tuple[int, ...] = ()
+    while len(prefix) < len(fills.where):
+        prefix = (*prefix, int(np.argmax(fills.children(prefix))))
+    return prefix
 
 
 def _largest(scores: F64, skip: int, n: int) -> I64:

@@ -6,7 +6,7 @@ right, each from its exact distribution given the words before, the suffix and t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,16 +32,22 @@ class Context(NamedTuple):
     start: NDArray[Any]  # (Z,) distribution of the first state of the text
     following: list[int]  # words behind the text
 
-    def allowed(self, seen_only: bool) -> NDArray[np.bool_]:
-        """(V,) words that the text may have: not the boundary, and none never seen in training where it is written."""
+    def possible(self) -> NDArray[np.bool_]:
+        """(V,) words that the text may have: all but the boundary."""
         out = np.ones(len(self.vocabulary), dtype=bool)
         if self.vocabulary.boundary_id is not None:
             out[self.vocabulary.boundary_id] = False
-        if seen_only:
-            out &= self.vocabulary.counts > 0
-            if isinstance(self.params, BlockParams):
-                out &= self.params.blocks.word_block >= 0
         return out
+
+    def writable(self, markers: bool = False, named: Iterable[str] = ()) -> NDArray[np.bool_]:
+        """(V,) those of them that are written: seen in training, and no markers but those that are named."""
+        out = self.vocabulary.writable(markers)
+        for word in named:
+            if word in self.vocabulary:
+                out[self.vocabulary.id(word)] = self.vocabulary.counts[self.vocabulary.id(word)] > 0
+        if isinstance(self.params, BlockParams):
+            out &= self.params.blocks.word_block >= 0
+        return out & self.possible()
 
 
 def context(
@@ -69,7 +75,7 @@ def probability(
     if constraint is None:
         raise InputError("probability needs a constraint, such as Contains('river') of undertow.constraints.")
     given = context(params, vocabulary, prefix, suffix, lengths)
-    allowed = given.allowed(seen_only=False)
+    allowed = given.possible()
     logs = [
         log_acceptance(prepare(given.params, vocabulary, c, lengths, given.following, allowed).table, given.start)
         for c in (constraint, None)
@@ -90,12 +96,16 @@ def generate(
     n: int,
     temperature: float,
     method: str,
+    *,
+    markers: bool = False,
 ) -> list[list[str]]:
     """n texts that satisfy the constraint, as ids translated to words."""
     lengths = check_length(length)
     _check_options(n, temperature, method)
     given = context(params, vocabulary, prefix, suffix, lengths)
-    plan = prepare(given.params, vocabulary, constraint, lengths, given.following, given.allowed(seen_only=True))
+    named = constraint.words() if isinstance(constraint, Constraint) else ()
+    allowed = given.writable(markers, named)
+    plan = prepare(given.params, vocabulary, constraint, lengths, given.following, allowed)
     if log_acceptance(plan.table, given.start) == -np.inf:
         raise impossible(plan, constraint, lengths)
     texts = [best(plan, given.start)] if method == "best" else draw(plan, given.start, n, temperature, rng)

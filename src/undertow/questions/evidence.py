@@ -58,11 +58,12 @@ class TextChain(NamedTuple):
     params: HMMParams
     vocabulary: Vocabulary
     tag_states: Mapping[str, I64] = {}
+    markers: bool = False  # whether gaps may hold the unknown word, the boundary and classes of unknown words
 
     @property
-    def seen(self) -> NDArray[np.bool_]:
-        """(V,) words that the training text had: only these fill gaps."""
-        return self.vocabulary.counts > 0
+    def fillers(self) -> NDArray[np.bool_]:
+        """(V,) words that may fill gaps."""
+        return self.vocabulary.writable(self.markers)
 
 
 class Piece(NamedTuple):
@@ -100,9 +101,9 @@ def as_evidence(text: Any, states: States | None = None, gap_sign: str | None = 
 
 
 def weights_of(chain: TextChain, piece: Piece) -> F64:
-    """(V,) weights of the words at a position; at a gap 1 for all words seen in training."""
+    """(V,) weights of the words at a position; at a gap 1 for all words that may fill it."""
     if piece.words is None:
-        return chain.seen.astype(np.float64)
+        return chain.fillers.astype(np.float64)
     out = np.zeros(chain.params.n_words)
     for word, weight in ((piece.words, 1.0),) if isinstance(piece.words, int) else piece.words:
         out[word] = weight

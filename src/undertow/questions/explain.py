@@ -159,9 +159,7 @@ def compare(chain: TextChain, text: Evidence, position: Any, words: Any) -> Tabl
     position = read_position(position, len(text.tokens))
     words = candidates(words)
     ids = [word_id(chain, word, "The comparison") for word in words]
-    tokens = list(text.tokens)
-    tokens[position] = None
-    gap = Evidence(tokens, text.states)
+    gap = with_word(text, position, None)
     [p] = word_distributions(chain, checked_observed(chain, gap), [position], gap)
     return comparisons(words, p[ids])
 
@@ -169,30 +167,47 @@ def compare(chain: TextChain, text: Evidence, position: Any, words: Any) -> Tabl
 def what_if(chain: TextChain, text: Evidence, position: Any, word: Any) -> Table[Change]:
     """What would change at every other position if this one had another word."""
     position = read_position(position, len(text.tokens))
+    other = with_word(text, position, chain.vocabulary.words[word_id(chain, word, "The question")])
+    return changes(text, position, *(states_and_logs(chain, t) for t in (text, other)))
+
+
+def with_word(text: Evidence, position: int, word: str | None) -> Evidence:
+    """The same text with another word at a position, or a gap."""
     tokens = list(text.tokens)
-    tokens[position] = chain.vocabulary.words[word_id(chain, word, "The question")]
-    other = Evidence(tokens, text.states)
-    (old, old_logs), (new, new_logs) = (_states_and_logs(chain, t) for t in (text, other))
+    tokens[position] = word
+    return Evidence(tokens, text.states)
+
+
+class StatesAndLogs(NamedTuple):
+    """Distributions of the hidden states of a text, and how well each of its positions fits the others."""
+
+    states: F64  # (T, Z)
+    logs: F64  # (T,) log p(what is known of a position | the others)
+
+
+def changes(text: Evidence, position: int, old: StatesAndLogs, new: StatesAndLogs) -> Table[Change]:
+    """How the states and surprises of all other positions differ between two versions of one position."""
     out = Table(Change)
     for t, token in enumerate(text.tokens):
         if t == position:
             continue
-        p, q = new[t], old[t]
+        p, q = new.states[t], old.states[t]
         with np.errstate(divide="ignore", invalid="ignore"):
             terms = np.where(p > 0, p * np.log2(p / q), 0.0)
-        surprise = float(old_logs[t] - new_logs[t]) / np.log(2)
+        surprise = float((old.logs[t] - new.logs[t]) / np.log(2))
         out.append(Change(t, token, float(np.abs(p - q).sum() / 2), max(float(terms.sum()), 0.0), surprise))
     return out
 
 
-def _states_and_logs(chain: TextChain, text: Evidence) -> tuple[F64, F64]:
-    """(T, Z) distributions of the states, and log p(what is known of a position | the others) of each."""
+def states_and_logs(chain: TextChain, text: Evidence) -> StatesAndLogs:
+    """Those of a chain given evidence."""
     observed: Observed = observe(chain, [text])
     posterior = observed.params.smoothed(observed.ids, observed.bounds)
     check_possible(posterior.log_probabilities, text)
     states = spread_live(posterior, observed.params.first_live(observed.ids), chain.params.n_states)
     rows = states.astype(np.float64)
-    return rows / rows.sum(axis=1, keepdims=True), observed.params.log_both_sides(observed.ids, observed.bounds)
+    logs = observed.params.log_both_sides(observed.ids, observed.bounds)
+    return StatesAndLogs(rows / rows.sum(axis=1, keepdims=True), logs)
 
 
 __all__ = ["Change", "Comparison", "Surprise"]

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from undertow.errors import InputError
+from undertow.errors import InputError, short
 from undertow.kernels.chain.sparse import spread_live
 from undertow.kernels.types import F64, I64
-from undertow.models.answers import Gap, WordProbability
+from undertow.models.answers import Gap, gap_of
 from undertow.questions.evidence import (
     Evidence,
     Observed,
@@ -28,7 +28,6 @@ from undertow.questions.evidence import (
     weights_of,
 )
 from undertow.tables import Table
-from undertow.text.vocabulary import Vocabulary
 
 
 def open_positions(observed: Observed) -> list[int]:
@@ -43,23 +42,21 @@ def checked_observed(chain: TextChain, text: Evidence) -> Observed:
     return observe(chain, [text])
 
 
+def check_number(n: Any) -> None:
+    """Refuse a number of words or texts that is none."""
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
+        raise InputError(f"n={short(n)} must be a whole number, at least 1.")
+
+
 def fill(chain: TextChain, text: Evidence, n: int) -> Table[Gap]:
     """For each position that is not one known word, its n most probable words given everything else."""
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-        raise InputError(f"n={n!r} must be a whole number, at least 1.")
+    check_number(n)
     observed = checked_observed(chain, text)
     where = open_positions(observed)
-    distributions = word_distributions(chain, observed, where, text)
-    found = zip(where, distributions, strict=True)
-    return Table(Gap, (Gap(t, top_words(chain.vocabulary, p, int(n))) for t, p in found))
-
-
-def top_words(vocabulary: Vocabulary, p: F64, n: int) -> Table[WordProbability]:
-    """The n most probable words among those seen in training."""
-    p = np.where(vocabulary.counts > 0, p, -1.0)
-    order = np.argsort(-p, kind="stable")[:n]
-    found = (WordProbability(vocabulary.words[i], float(p[i])) for i in order.tolist() if p[i] > 0)
-    return Table(WordProbability, found)
+    found = zip(where, word_distributions(chain, observed, where, text), strict=True)
+    return Table(
+        Gap, (gap_of(chain.vocabulary, t, p, n, chain.markers or observed.piece(t).words is not None) for t, p in found)
+    )
 
 
 def word_distributions(chain: TextChain, observed: Observed, where: list[int], text: Evidence) -> list[F64]:
@@ -90,10 +87,9 @@ def log_evidence(chain: TextChain, text: Evidence) -> float:
 
 
 def sample_fill(chain: TextChain, text: Evidence, n: int, rng: np.random.Generator) -> list[list[str]]:
-    """n texts drawn exactly from p(text | evidence), over the words seen in training."""
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-        raise InputError(f"n={n!r} must be a whole number, at least 1.")
-    observed, weights = only_seen_words(chain, checked_observed(chain, text))
+    """n texts drawn exactly from p(text | evidence), over the words that may fill gaps."""
+    check_number(n)
+    observed, weights = only_fillers(chain, checked_observed(chain, text))
     check_possible(observed.params.filtered(observed.ids, observed.bounds).log_probabilities, text)
     states = draw_states(observed.params, observed.ids, int(n), rng)
     words: Any = np.empty(states.shape, dtype=np.int64)
@@ -110,13 +106,19 @@ def sample_fill(chain: TextChain, text: Evidence, n: int, rng: np.random.Generat
     ]
 
 
-def only_seen_words(chain: TextChain, observed: Observed) -> tuple[Observed, dict[int, NDArray[Any]]]:
-    """The same evidence with gaps that hold one of the words seen in training, and the weights of open positions.
+def only_fillers(chain: TextChain, observed: Observed) -> tuple[Observed, dict[int, NDArray[Any]]]:
+    """The same evidence with gaps that hold one of the words that may fill them, and the weights of open positions.
 
-    A model gives some probability to words that no text had; nobody wants to see them drawn.
+    A model gives some probability to words that no text had, and to the unknown word; nobody wants to see them drawn.
     """
+    if not chain.fillers.any():
+        raise InputError(
+            "The training text had no word that could fill a gap, only unknown ones: fit with a larger vocabulary, or "
+            "give markers=True."
+        )
+    emitted = chain.params.weighted_emission(chain.fillers.astype(np.float64))
     rows = {
-        i: np.where(allowed_states(chain, piece), chain.params.weighted_emission(chain.seen.astype(np.float64)), 0.0)
+        i: np.where(allowed_states(chain, piece), emitted, 0.0)
         for i, piece in enumerate(observed.pieces)
         if piece.words is None
     }

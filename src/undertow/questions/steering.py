@@ -16,23 +16,26 @@ from numpy.typing import NDArray
 from undertow.constraints.automaton import Automaton
 from undertow.constraints.kinds import Constraint
 from undertow.errors import InputError
-from undertow.kernels.chain.automaton import NextToken, look, next_token
+from undertow.kernels.chain.automaton import look
+from undertow.kernels.chain.steering import Ahead, worth_blocks, worth_plain
 from undertow.kernels.types import F32, I64
-from undertow.models.hmm.params import Params
+from undertow.models.hmm.params import BlockParams, Params
 from undertow.models.hmm.queries import state_after
 from undertow.questions.lookahead import Lengths, Plan, compiled, condition, planned, predict
 from undertow.text.vocabulary import Vocabulary
 
 FLAT = 1e-5  # look-ahead that differs less between states says nothing about the next token
-MOST_NAMED = 64  # words of a constraint up to which their weights are computed one by one
 
 
-class Hypothesis(NamedTuple):
-    """A text being written: the distribution of the next token's state, the automaton's state, the tokens written."""
+class Hypotheses(NamedTuple):
+    """Texts being written, all with as many tokens."""
 
-    predicted: NDArray[Any]  # (Z,)
-    state: int
+    predicted: NDArray[Any]  # (n, Z) distribution of the next token's state
+    states: I64  # (n,) of the automaton
     n_written: int
+
+    def take(self, rows: Sequence[int] | I64) -> Hypotheses:
+        return self._replace(predicted=self.predicted[rows], states=self.states[rows])
 
 
 class Steering:
@@ -51,66 +54,52 @@ class Steering:
         if not self.possible[length][0]:
             raise InputError(f"No text of {length} tokens satisfies {constraint!r}: allow more, or ask for less.")
         self.named = np.flatnonzero(classes > 0)
-        self.named_emission = np.zeros((len(self.named), params.n_states), dtype=params.initial.dtype)
-        if len(self.named) <= MOST_NAMED:
-            for row, word in zip(self.named_emission, self.named.tolist(), strict=True):
-                live, emission = params.live_emission(word)
-                row[live] = emission
 
-    def start(self, prompts: Sequence[I64]) -> list[Hypothesis]:
+    def start(self, prompts: Sequence[I64]) -> Hypotheses:
         """Hypotheses after prompts of word ids."""
-        return [Hypothesis(np.asarray(state_after(self.plan.params, ids)), 0, 0) for ids in prompts]
+        predicted = np.stack([np.asarray(state_after(self.plan.params, ids)) for ids in prompts])
+        return Hypotheses(predicted, np.zeros(len(prompts), dtype=np.int64), 0)
 
-    def advance(self, hypotheses: Sequence[Hypothesis], words: Sequence[int]) -> list[Hypothesis]:
+    def advance(self, hypotheses: Hypotheses, words: Sequence[int] | I64) -> Hypotheses:
         """Each hypothesis with one more word."""
-        plan = self.plan
-        filtered = [condition(plan.params, w, h.predicted) for h, w in zip(hypotheses, words, strict=True)]
-        rows = predict(plan.params, filtered, words)
-        return [
-            Hypothesis(row, int(plan.product.step[h.state, plan.classes[w]]), h.n_written + 1)
-            for h, w, row in zip(hypotheses, words, rows, strict=True)
-        ]
+        plan, words = self.plan, np.asarray(words, dtype=np.int64)
+        filtered = [condition(plan.params, w, p) for w, p in zip(words.tolist(), hypotheses.predicted, strict=True)]
+        predicted = predict(plan.params, filtered, words.tolist())
+        return Hypotheses(
+            predicted, plan.product.step[hypotheses.states, plan.classes[words]], hypotheses.n_written + 1
+        )
 
-    def log_weights(self, hypotheses: Sequence[Hypothesis]) -> F32:
-        """(n, V) log p(constraint | text, next word) for hypotheses with the same number of tokens."""
-        r = self.length - 1 - hypotheses[0].n_written
-        table, step = self.plan.table, self.plan.product.step
-        states = np.unique(step[[h.state for h in hypotheses]])
-        ahead = (*look(table, r, states), states)
-        out = np.zeros((len(hypotheses), len(self.plan.classes)), dtype=np.float32)
-        free = {q: _free(*ahead[:2], np.searchsorted(states, step[q])) for q in {h.state for h in hypotheses}}
-        bound = [i for i, h in enumerate(hypotheses) if not free[h.state]]
-        if bound:
-            steered = [hypotheses[i] for i in bound]
-            tokens = [next_token(table, r, h.state, h.predicted, ahead) for h in steered]
-            out[bound] = self._ratios(tokens, np.stack([h.predicted for h in steered]))
-            for i in bound:
-                if not (out[i] > -np.inf).any():
-                    out[i] = self._by_automaton(hypotheses[i].state, r)
+    def log_weights(self, hypotheses: Hypotheses) -> F32:
+        """(n, V) log p(constraint | text, next word), each row up to a constant."""
+        r = self.length - 1 - hypotheses.n_written
+        product = self.plan.product
+        after = product.step[hypotheses.states]  # (n, C)
+        states, at = np.unique(after, return_inverse=True)
+        at = at.reshape(after.shape)
+        beta, log_scale = look(self.plan.table, r, states)
+        bound = np.flatnonzero(~_free(beta, log_scale, at))
+        out = np.zeros((len(after), len(self.plan.classes)), dtype=np.float32)
+        if len(bound):
+            scales = log_scale[at[bound]]
+            largest = np.maximum(scales.max(axis=1, keepdims=True), np.finfo(np.float64).min)
+            ahead = Ahead(beta, at[bound], np.exp(scales - largest).astype(beta.dtype))
+            worth = self._worth(hypotheses.predicted[bound], ahead)
+            none = ~(worth.max(axis=1) > 0)
+            with np.errstate(divide="ignore"):
+                worth = np.log(worth, out=worth)
+            for i in np.flatnonzero(none).tolist():
+                worth[i] = self._by_automaton(int(hypotheses.states[bound[i]]), r)
+            if len(bound) == len(out):
+                return worth
+            out[bound] = worth
         return out
 
-    def _ratios(self, tokens: list[NextToken], predicted: NDArray[Any]) -> F32:
-        """(n, V) log of p(next word and constraint) / p(next word)."""
-        params, classes, n = self.plan.params, self.plan.classes, len(tokens)
-        other = np.stack([token.successors[token.successor[0]] for token in tokens])
-        rows = params.word_rows(np.concatenate([other, predicted]))
-        both, alone = np.array(rows[:n]), rows[n:]
-        for i, token in enumerate(tokens):
-            silent = token.successors.sum(axis=1) / predicted[i].sum()  # for words that say nothing about the state
-            if len(self.named) > MOST_NAMED:
-                every = params.word_rows(token.successors)
-                both[i] = every[token.successor[classes], np.arange(len(classes))]
-            else:
-                at = token.successor[classes[self.named]]
-                both[i, self.named] = np.einsum("nz,nz->n", self.named_emission, token.successors[at])
-            zero = ~(alone[i] > 0)
-            if zero.any():
-                both[i, zero] = silent[token.successor[classes[zero]]]
-        np.divide(both, alone, out=both, where=alone > 0)
-        with np.errstate(divide="ignore"):
-            logs = np.log(both, out=both)
-        logs += np.array([token.log_scale for token in tokens], dtype=logs.dtype)[:, None]
-        return np.asarray(logs, dtype=np.float32)
+    def _worth(self, predicted: NDArray[Any], ahead: Ahead) -> F32:
+        """(n, V) p(next word and constraint) / p(next word), each row up to a factor."""
+        params, classes = self.plan.params, self.plan.classes
+        if isinstance(params, BlockParams):
+            return worth_blocks(params.blocks, params.emission, predicted, ahead, self.named, classes)
+        return worth_plain(params.chain.emission, predicted, ahead, self.named, classes)
 
     def _by_automaton(self, state: int, r: int) -> F32:
         """(V,) where the chain holds every way impossible: all words alike from which the automaton can accept."""
@@ -120,13 +109,14 @@ class Steering:
         return np.where(able, 0, -np.inf).astype(np.float32)
 
 
-def _free(beta: NDArray[Any], log_scale: NDArray[Any], at: NDArray[Any]) -> bool:
-    """Whether nothing that may follow makes the constraint more or less probable."""
-    at = np.unique(at)
-    rows, scales = beta[at], log_scale[at]
-    if not np.isfinite(scales).all() or np.ptp(scales) > FLAT:
-        return False
-    return float(rows.max()) - float(rows.min()) <= FLAT * float(rows.max())
+def _free(beta: NDArray[Any], log_scale: NDArray[Any], at: I64) -> NDArray[np.bool_]:
+    """(n,) whether nothing that may follow makes the constraint more or less probable."""
+    high, low = beta.max(axis=1), beta.min(axis=1)
+    flat = np.isfinite(log_scale) & (high - low <= FLAT * high)
+    scales = log_scale[at]
+    with np.errstate(invalid="ignore"):
+        same = np.ptp(scales, axis=1) <= FLAT  # of rows that each have 1 as their largest number, or all are 1
+    return np.asarray(flat[at].all(axis=1) & same)
 
 
 def _possible(automaton: Automaton, length: int) -> NDArray[np.bool_]:

@@ -15,9 +15,11 @@ from undertow.errors import InputError
 from undertow.kernels.types import F64
 from undertow.models.answers import Gap
 from undertow.models.base import Sentences
+from undertow.models.constraints import check_random_state
 from undertow.questions import mixture
+from undertow.questions.best_fill import JointFill
 from undertow.questions.evidence import GAP_SIGN, as_evidence
-from undertow.questions.explain import masked_score
+from undertow.questions.explain import Change, Comparison, Surprise, masked_score
 from undertow.tables import Table
 from undertow.text.corpus import Corpus
 from undertow.text.vocabulary import Vocabulary
@@ -142,7 +144,44 @@ class Interpolation:
         mixed = np.logaddexp.reduce(logs + weights, axis=0) if logs.shape[1] else np.empty(0)
         return np.split(mixed, np.cumsum(lengths)[:-1]) if lengths else []
 
-    def fill(self, text: Any, n: int = 10) -> Table[Gap]:
+    # --- questions: one of the models wrote the whole text ----------------------------------------------
+
+    def responsibilities(self, text: Any) -> F64:
+        """How probably each model wrote a text, given what is known of it.
+
+        Parameters
+        ----------
+        text
+            Tokens; None or "?" is a gap. A set allows some words, a mapping weighs them (see `Evidence`).
+
+        Returns
+        -------
+        array (n_models,)
+            weight_i p_i(evidence), divided by their sum.
+
+        Raises
+        ------
+        InputError
+            If the text is empty, a model is no chain of states, or all of them hold the evidence impossible.
+        """
+        return mixture.responsibilities(self.models, self.weights, as_evidence(text, gap_sign=GAP_SIGN))
+
+    def log_evidence(self, text: Any) -> float:
+        """Log-probability of a partly known text that one of the models wrote: all ways to fill it together.
+
+        Parameters
+        ----------
+        text
+            As in `fill`.
+
+        Returns
+        -------
+        float
+            −inf if the evidence is impossible.
+        """
+        return mixture.mixed_log_evidence(self._mixture(), as_evidence(text, gap_sign=GAP_SIGN))
+
+    def fill(self, text: Any, n: int = 10, *, markers: bool = False) -> Table[Gap]:
         """The words of the gaps of a text, each given everything on both sides of it.
 
         Here one of the models is taken to have written the whole text, and the evidence says how probably each did.
@@ -153,18 +192,127 @@ class Interpolation:
             Tokens; None or "?" is a gap. A set allows some words, a mapping weighs them (see `Evidence`).
         n
             How many words for each gap.
+        markers
+            Whether the unknown word, the boundary word and classes of unknown words are listed too.
 
         Returns
         -------
         Table of Gap
-            `position`, and `words` with their probabilities, most probable first.
+            `position`, `words` with their probabilities, most probable first, and the probability of `markers` that are
+            not listed.
 
         Raises
         ------
         InputError
             If the text is empty, or a model is no chain of states.
         """
-        return mixture.fill(self.models, self.weights, as_evidence(text, gap_sign=GAP_SIGN), n)
+        return mixture.fill(self._mixture(markers), as_evidence(text, gap_sign=GAP_SIGN), n)
+
+    def sample_fill(
+        self,
+        text: Any,
+        n: int = 5,
+        *,
+        markers: bool = False,
+        random_state: int | np.random.Generator | None = None,
+    ) -> list[list[str]]:
+        """Draw the words of all gaps together, given everything that is known, exactly.
+
+        Parameters
+        ----------
+        text
+            As in `fill`.
+        n
+            How many texts.
+        markers
+            Whether the unknown word, the boundary word and classes of unknown words may be drawn.
+        random_state
+            Seed or generator; None draws differently each time.
+
+        Returns
+        -------
+        list of list of str
+            The text with its gaps filled, n times; each is written by one model, drawn by how probably it wrote what is
+            known.
+        """
+        rng = check_random_state(random_state)
+        return mixture.draw_fills(self._mixture(markers), as_evidence(text, gap_sign=GAP_SIGN), n, rng)
+
+    def best_fill(self, text: Any, *, markers: bool = False, max_expansions: int = 2000) -> JointFill:
+        """The most probable words of all gaps together, summed over the models and their states.
+
+        Parameters
+        ----------
+        text
+            As in `fill`.
+        markers
+            Whether the unknown word, the boundary word and classes of unknown words may fill gaps.
+        max_expansions
+            The search ends after so many partial fills, with the best one so far and `proven` False.
+
+        Returns
+        -------
+        JointFill
+            `tokens`, the filled text; `log_probability` of the fill given the evidence; `proven`.
+        """
+        return mixture.best_fill(self._mixture(markers), as_evidence(text, gap_sign=GAP_SIGN), max_expansions)
+
+    def compare(self, text: Any, position: int, words: Sequence[str]) -> Table[Comparison]:
+        """How well some words fit a position, given both sides.
+
+        Parameters
+        ----------
+        text
+            Tokens, possibly with gaps (None); what stands at the position itself is not looked at.
+        position
+            Where, from 0.
+        words
+            Words of the vocabulary.
+
+        Returns
+        -------
+        Table of Comparison
+            `word`, `probability`, `share` among the words given, and `log_odds` against the others, in their order.
+        """
+        return mixture.compare(self._mixture(), as_evidence(text), position, words)
+
+    def surprise(self, X: Sentences) -> Table[Surprise]:
+        """How surprising each token is, given the tokens before it and given all others, in bits.
+
+        Both belong to a text that one of the models wrote, so that they can be compared; `log_probabilities` mixes at
+        each token instead.
+
+        Parameters
+        ----------
+        X
+            Sentences.
+
+        Returns
+        -------
+        Table of Surprise
+            `tokens`, `left_to_right` and `both_sides`, one a sentence.
+        """
+        return mixture.surprises(self.models, self.weights, X)
+
+    def what_if(self, text: Any, position: int, word: str) -> Table[Change]:
+        """What would change at every other position if this one had another word.
+
+        Parameters
+        ----------
+        text
+            Tokens, possibly with gaps (None).
+        position
+            Which position is changed, from 0.
+        word
+            Its new word.
+
+        Returns
+        -------
+        Table of Change
+            `position`, `token`, `total_variation` and `divergence` of the distributions of its hidden state, which is
+            the model that writes and that model's state, and by how many bits the token becomes more surprising.
+        """
+        return mixture.what_if(self._mixture(), as_evidence(text), position, word)
 
     def masked_log_probabilities(self, X: Sentences) -> list[F64]:
         """log p(token | all other tokens of its sentence).
@@ -201,6 +349,9 @@ class Interpolation:
             If there is no token.
         """
         return float(np.exp(-masked_score(self.masked_log_probabilities(X))))
+
+    def _mixture(self, markers: bool = False) -> mixture.Mixture:
+        return mixture.mixture_of(self.models, self.weights, markers)
 
     def _logs(self, X: Sentences) -> tuple[F64, list[int]]:
         """(models, tokens), and the lengths of the sentences."""

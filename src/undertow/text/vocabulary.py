@@ -221,6 +221,25 @@ class Vocabulary:
         """The number of special words (unknown, boundary, classes); words of the text have ids from here on."""
         return 1 + self._boundary + self._n_classes
 
+    def writable(self, markers: bool = False) -> NDArray[np.bool_]:
+        """Which words a model may offer or write: those that its training text had.
+
+        Parameters
+        ----------
+        markers
+            Whether the special words (unknown, boundary, classes), which stand for something that people cannot read
+            off, are among them.
+
+        Returns
+        -------
+        array of bool
+            One for each word.
+        """
+        out: NDArray[np.bool_] = self._counts > 0
+        if not markers:
+            out[: self.n_special] = False
+        return out
+
     @property
     def n_unknown(self) -> int:
         """The number of tokens that are outside the vocabulary: of the unknown word and the classes."""

@@ -31,6 +31,7 @@ from undertow.kernels.types import F64, I64
 
 Array = NDArray[Any]
 MAX_NUMBERS = 1 << 29  # of the look-ahead tables: 2 GB
+KEPT_NUMBERS = 1 << 24  # of β of all states, kept where they were needed once: 64 MB
 
 
 class Product(NamedTuple):
@@ -55,6 +56,7 @@ class LookAhead(NamedTuple):
     rows: I64  # (n, Q)
     log_scale: F64  # (n, Q) of the values; −inf where there are none
     branches: dict[int, tuple[I64, I64]]  # by state: those that can follow, and which of them each class leads to
+    kept: dict[int, tuple[I64, Array, F64]]  # by r: what `look` said of some states, as long as it is little
 
 
 # --- look-ahead -----------------------------------------------------------------------------------------
@@ -81,7 +83,7 @@ def look_ahead(product: Product, n_steps: int) -> LookAhead:
         )
     rows = np.full((n_steps, Q), -1, dtype=np.int64)
     log_scale = np.full((n_steps, Q), -np.inf)
-    table = LookAhead(product, [], rows, log_scale, {})
+    table = LookAhead(product, [], rows, log_scale, {}, {})
     for r in range(n_steps):
         if r == 0:
             table.values.append(np.empty((0, width), dtype=product.emitted.dtype))
@@ -120,6 +122,11 @@ def _needed(product: Product, n_steps: int) -> NDArray[np.bool_]:
 def look(table: LookAhead, r: int, states: NDArray[Any]) -> tuple[Array, F64]:
     """(n, Z) β_r of automaton states, each up to a factor, and the logs of the factors (−inf where β is zero)."""
     product = table.product
+    if r in table.kept:
+        known, beta, scales = table.kept[r]
+        place = np.minimum(np.searchsorted(known, states), len(known) - 1)
+        if (known[place] == states).all():
+            return beta[place], scales[place]
     spread = _halves(product.transition)[1]
     at = table.rows[r, states]
     log_scale = table.log_scale[r, states].copy()
@@ -143,6 +150,8 @@ def _messages(table: LookAhead, r: int, states: I64) -> tuple[Array, F64]:
     targets, at = np.unique(step[states], return_inverse=True)
     at = at.reshape(len(states), step.shape[1])
     beta, log_scale = look(table, r, targets)
+    if r not in table.kept and (len(table.kept) + 1) * beta.size <= KEPT_NUMBERS:
+        table.kept[r] = targets, beta, log_scale
     largest = log_scale[at].max(axis=1, initial=-np.inf)
     out = np.zeros((len(states), emitted.shape[1]), dtype=emitted.dtype)
     for c in range(emitted.shape[0]):

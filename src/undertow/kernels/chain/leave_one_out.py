@@ -11,6 +11,7 @@ their matrix of T T computed once; the tokens of the others go through T from bo
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from undertow.kernels.chain.batched import (
     fill_chunk,
 )
 from undertow.kernels.chain.block_operators import PairSparse
-from undertow.kernels.chain.blocks import FAST, Blocks
+from undertow.kernels.chain.blocks import Blocks
 from undertow.kernels.lanes import Buffers
 from undertow.kernels.types import F32, F64, I64
 
@@ -155,16 +156,6 @@ def _part(T: Any, low: int, high: int, low_next: int, high_next: int, out: Any) 
                         row[column + y] = data[e + y]
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
-def _dots(a: Any, b: Any, places: Any, out: Any) -> None:
-    """Equivalent to `out[places] += (a * b).sum(axis=1)`, summed in float32 within a row's slab."""
-    for r in range(len(a)):
-        total = a.dtype.type(0)
-        for z in range(a.shape[1]):
-            total += a[r, z] * b[r, z]
-        out[places[r]] += total
-
-
 class _Neighbors:
     """The distributions before and the messages after the tokens that have both neighbors, ordered by their blocks."""
 
@@ -242,24 +233,42 @@ def _slabs(blocks: Blocks, T: PairSparse) -> Iterator[tuple[F32, F32]]:
 
 
 def _add_often(near: _Neighbors, pairs: list[slice], blocks: Blocks, slab_in: F32, slab_out: F32, total: F64) -> None:
-    for some in pairs:
+    packed, of = slab_out, None  # the columns of one block, side by side in memory
+    for some in sorted(pairs, key=lambda some: int(near.after[some.start])):
         before, after = blocks.live(int(near.before[some.start])), blocks.live(int(near.after[some.start]))
-        both = slab_in[before] @ slab_out[:, after]
+        if of != after:
+            packed, of = np.ascontiguousarray(slab_out[:, after]), after
+        both = slab_in[before] @ packed
         come, go = near.rows(some, len(both), -1), near.rows(some, both.shape[1], +1)
         total[some] += np.einsum("nk,nk->n", come @ both, go)
 
 
 def _add_rare(near: _Neighbors, some: I64, blocks: Blocks, slab_in: F32, slab_out: F32, total: F64) -> None:
+    """α T, all states, from the blocks before; then what of it arrives at the block after: few numbers a token."""
+    some = some[np.argsort(near.after[some], kind="stable")]
     come = [(part, *_live_rows(near, some[part], blocks, -1)) for part in _runs(near.before[some])]
-    go = [(part, *_live_rows(near, some[part], blocks, +1)) for part in _runs(near.after[some])]
+    cuts = [0, *(np.flatnonzero(np.diff(near.after[some])) + 1).tolist(), len(some)]
+    go = [(slice(a, b), *_live_rows(near, some[a:b], blocks, +1)) for a, b in pairwise(cuts)]
+    found = np.zeros(len(some))
+    arrived = [np.zeros(rows.shape if _few(live) else (0, 0), dtype=np.float32) for _, live, rows in go]
     for low in range(0, len(slab_out), STATES_AT_A_TIME):
         here = slice(low, low + STATES_AT_A_TIME)
-        pred, beta = np.empty((2, len(some), len(slab_out[here])), dtype=np.float32)
+        pred = np.empty((len(some), len(slab_out[here])), dtype=np.float32)
         for part, live, rows in come:
             pred[part] = rows @ slab_in[live, here]
-        for part, live, rows in go:
-            beta[part] = rows @ slab_out[here, live].T
-        _dots(pred, beta, some, total)
+        for (run, live, rows), arriving in zip(go, arrived, strict=True):
+            if _few(live):
+                np.add(arriving, pred[run] @ slab_out[here, live], out=arriving)
+            else:  # a gap after the token: all states are alive
+                found[run] += np.einsum("nz,nz->n", pred[run], rows @ slab_out[here, live].T)
+    for (run, live, rows), arriving in zip(go, arrived, strict=True):
+        if _few(live):
+            found[run] += np.einsum("nk,nk->n", arriving, rows)
+    total[some] += found
+
+
+def _few(live: slice) -> bool:
+    return bool(live.stop - live.start <= STATES_AT_A_TIME)
 
 
 def _live_rows(near: _Neighbors, some: I64, blocks: Blocks, side: int) -> tuple[slice, F32]:

@@ -31,6 +31,7 @@ from undertow.models.base import (
     as_corpus,
     encode_sentences,
     extend_corpus,
+    partly_known,
 )
 from undertow.models.constraints import (
     CALLBACKS,
@@ -71,8 +72,9 @@ from undertow.text.corpus import Corpus
 from undertow.text.tokenizer import checked_sentences
 
 if TYPE_CHECKING:
-    from undertow.questions.evidence import TextChain
-    from undertow.questions.explain import Comparison, Surprise
+    from undertow.questions.best_fill import JointFill
+    from undertow.questions.evidence import Evidence, Observed, TextChain
+    from undertow.questions.explain import Change, Comparison, Surprise
 
 VIEWS = ("features", "posterior", "viterbi")
 EXACT_FIT = 10_000  # joint states up to which `inference="auto"` is exact: there it costs less than variational sweeps
@@ -406,6 +408,7 @@ class FactorialHMM(Estimator):
 
     def _prepare(self) -> None:
         p = self.params_
+        self._product: tuple[FactorialParams, TextChain] | None = None
         how = InferenceSettings(p.n_joint <= EXACT_SCORE, self.bound, int(self.max_sweeps), float(self.tol))
         self._scorer = FactorialInference(p, how)
         self._states_inference = FactorialInference(p, self._inference_settings(), self._scorer.log_norm)
@@ -453,6 +456,11 @@ class FactorialHMM(Estimator):
         M, K = self.params_.n_layers, self.params_.n_states
         if view == "viterbi":
             return [np.eye(K, dtype=np.float32)[s].reshape(len(s), M * K) for s in self.decode(X, "viterbi")]
+        if partly_known(X):
+            from undertow.questions.factorial import layer_posteriors
+
+            found = layer_posteriors(self.params_, self._observed(X, unknown_is_gap=True))
+            return [gamma.reshape(len(gamma), M * K) for gamma in found]
         out: list[F32] = []
         for ids, offsets in self._batches(X):
             gamma = posterior(self._states_inference, ids, offsets, ids == self.vocabulary_.unknown_id).reshape(
@@ -505,6 +513,10 @@ class FactorialHMM(Estimator):
             raise InputError(f"method={method!r} must be 'viterbi' or 'posterior'.")
         if method == "posterior":
             return [v.argmax(axis=2).astype(np.int64) for v in self.posterior(X)]
+        if partly_known(X):
+            from undertow.questions.factorial import layer_paths
+
+            return layer_paths(self.params_, self._observed(X, unknown_is_gap=True))
         out: list[I64] = []
         for ids, offsets in self._batches(X):
             states = best_paths(self._states_inference, ids, offsets, ids == self.vocabulary_.unknown_id)
@@ -545,6 +557,10 @@ class FactorialHMM(Estimator):
             If there are more than 100,000 joint states: a bound is all that is known then.
         """
         self._check_fitted()
+        if partly_known(X):
+            observed = self._observed(X, unknown_is_gap=False)
+            logs = observed.params.filtered(observed.ids, observed.bounds).log_probabilities
+            return np.split(logs, observed.bounds[1:-1])
         if not self._scorer.settings.exact:
             raise InputError(
                 f"FactorialHMM: the probability of each token needs a sum over {self.params_.n_joint:,} joint states, "
@@ -556,7 +572,9 @@ class FactorialHMM(Estimator):
             out.extend(logs[a:b] for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True))
         return out
 
-    def fill(self, text: Any, n: int = 10) -> Table[Gap]:
+    def fill(
+        self, text: Any, n: int = 10, *, states: Mapping[int, Any] | None = None, markers: bool = False
+    ) -> Table[Gap]:
         """The words of the gaps of a text, each given everything on both sides of it.
 
         Parameters
@@ -565,21 +583,108 @@ class FactorialHMM(Estimator):
             Tokens; None or "?" is a gap. A set allows some words, a mapping weighs them (see `Evidence`).
         n
             How many words for each gap.
+        states
+            Known states by position: {layer: state or set of states}.
+        markers
+            Whether the unknown word, the boundary word and classes of unknown words are listed too.
 
         Returns
         -------
         Table of Gap
-            `position`, and `words` with their probabilities, most probable first.
+            `position`, `words` with their probabilities, most probable first, and the probability of `markers` that are
+            not listed.
 
         Raises
         ------
         InputError
             If the text is empty, or there are more than 4,096 joint states.
         """
-        from undertow.questions.evidence import GAP_SIGN, as_evidence
         from undertow.questions.fill import fill
 
-        return fill(self._chain(), as_evidence(text, gap_sign=GAP_SIGN), n)
+        return fill(self._chain(markers), self._evidence(text, states), n)
+
+    def sample_fill(
+        self,
+        text: Any,
+        n: int = 5,
+        *,
+        states: Mapping[int, Any] | None = None,
+        markers: bool = False,
+        random_state: int | np.random.Generator | None = None,
+    ) -> list[list[str]]:
+        """Draw the words of all gaps together, given everything that is known, exactly.
+
+        Parameters
+        ----------
+        text
+            As in `fill`.
+        n
+            How many texts.
+        states
+            Known states by position: {layer: state or set of states}.
+        markers
+            Whether the unknown word, the boundary word and classes of unknown words may be drawn.
+        random_state
+            Seed or generator; None draws anew each time.
+
+        Returns
+        -------
+        list of list of str
+            The text with its gaps filled by words seen in training, n times.
+        """
+        from undertow.questions.fill import sample_fill
+
+        return sample_fill(self._chain(markers), self._evidence(text, states), n, check_random_state(random_state))
+
+    def best_fill(
+        self,
+        text: Any,
+        *,
+        states: Mapping[int, Any] | None = None,
+        markers: bool = False,
+        method: str = "words",
+        max_expansions: int = 2000,
+    ) -> JointFill:
+        """The most probable words of all gaps together.
+
+        Parameters
+        ----------
+        text
+            As in `fill`.
+        states
+            Known states by position: {layer: state or set of states}.
+        markers
+            Whether the unknown word, the boundary word and classes of unknown words may fill gaps.
+        method, max_expansions
+            As in `HMM.best_fill`.
+
+        Returns
+        -------
+        JointFill
+            `tokens`, the filled text; `log_probability` of the fill given the evidence; `proven`.
+        """
+        from undertow.questions.best_fill import best_fill
+
+        return best_fill(self._chain(markers), self._evidence(text, states), method, max_expansions)
+
+    def log_evidence(self, text: Any, *, states: Mapping[int, Any] | None = None) -> float:
+        """Log-probability of a partly known text: all ways to fill it together.
+
+        Parameters
+        ----------
+        text
+            As in `fill`; the weights of a mapping multiply the probabilities of its words.
+        states
+            Known states by position: {layer: state or set of states}.
+
+        Returns
+        -------
+        float
+            −inf if the evidence is impossible.
+        """
+        from undertow.questions.fill import log_evidence
+
+        return log_evidence(self._chain(), self._evidence(text, states))
 
     def masked_log_probabilities(self, X: Text) -> list[F64]:
         """log p(token | all other tokens of its sentence).
@@ -594,6 +699,9 @@ class FactorialHMM(Estimator):
         list of arrays (n_tokens,)
             One for each sentence.
         """
+        if partly_known(X):
+            observed = self._observed(X, unknown_is_gap=False)
+            return np.split(observed.params.log_both_sides(observed.ids, observed.bounds), observed.bounds[1:-1])
         params, out = self._chain().params, []
         for ids, offsets in self._batches(X):
             logs = params.log_both_sides(ids, offsets)
@@ -622,7 +730,9 @@ class FactorialHMM(Estimator):
 
         return float(np.exp(-masked_score(self.masked_log_probabilities(X))))
 
-    def compare(self, text: Any, position: int, words: Sequence[str]) -> Table[Comparison]:
+    def compare(
+        self, text: Any, position: int, words: Sequence[str], *, states: Mapping[int, Any] | None = None
+    ) -> Table[Comparison]:
         """How well some words fit a position, given both sides.
 
         Parameters
@@ -633,16 +743,17 @@ class FactorialHMM(Estimator):
             Where, from 0.
         words
             Words of the vocabulary.
+        states
+            Known states by position: {layer: state or set of states}.
 
         Returns
         -------
         Table of Comparison
             `word`, `probability`, `share` among the words given, and `log_odds` against the others, in their order.
         """
-        from undertow.questions.evidence import as_evidence
         from undertow.questions.explain import compare
 
-        return compare(self._chain(), as_evidence(text), position, words)
+        return compare(self._chain(), self._evidence(text, states, gap_sign=None), position, words)
 
     def surprise(self, X: Text) -> Table[Surprise]:
         """How surprising each token is, given the tokens before it and given all others, in bits.
@@ -661,12 +772,51 @@ class FactorialHMM(Estimator):
 
         return surprises(self, X if isinstance(X, Corpus) else list(X))
 
-    def _chain(self) -> TextChain:
-        """The product of the layers as one chain, for questions."""
+    def what_if(self, text: Any, position: int, word: str, *, states: Mapping[int, Any] | None = None) -> Table[Change]:
+        """What would change at every other position if this one had another word.
+
+        Parameters
+        ----------
+        text
+            Tokens, possibly with gaps (None).
+        position
+            Which position is changed, from 0.
+        word
+            Its new word.
+        states
+            Known states by position: {layer: state or set of states}.
+
+        Returns
+        -------
+        Table of Change
+            `position`, `token`, `total_variation` and `divergence` of the distributions of its joint state, and by how
+            many bits the token becomes more surprising given both sides.
+        """
+        from undertow.questions.explain import what_if
+
+        return what_if(self._chain(), self._evidence(text, states, gap_sign=None), position, word)
+
+    def _chain(self, markers: bool = False) -> TextChain:
+        """The product of the layers as one chain, for questions; made once for the parameters."""
         from undertow.questions.factorial import product_chain
 
         self._check_fitted()
-        return product_chain(self.params_, self.vocabulary_)
+        if self._product is None or self._product[0] is not self.params_:
+            self._product = self.params_, product_chain(self.params_, self.vocabulary_)
+        return self._product[1]._replace(markers=markers)
+
+    def _evidence(self, text: Any, states: Mapping[int, Any] | None, gap_sign: str | None = "?") -> Evidence:
+        """A question's text, with known states of layers as joint states."""
+        from undertow.questions.evidence import as_evidence
+        from undertow.questions.factorial import joint_evidence
+
+        self._check_fitted()
+        return joint_evidence(self.params_, as_evidence(text, states, gap_sign))
+
+    def _observed(self, X: Any, *, unknown_is_gap: bool) -> Observed:
+        from undertow.questions.factorial import observe_texts
+
+        return observe_texts(self._chain(), self.params_, X, unknown_is_gap)
 
     def log_likelihoods(self, X: Text) -> F64:
         """Log-probability of each sentence, exact up to 100,000 joint states, beyond that the variational bound.
@@ -682,6 +832,8 @@ class FactorialHMM(Estimator):
             Natural logarithms.
         """
         self._check_fitted()
+        if partly_known(X):
+            return np.array([part.sum() for part in self.log_probabilities(X)])
         if not self._scorer.settings.exact:
             return self.bounds(X)
         parts = [self._scorer.exact(ids, at, backward=False).log_likelihood for ids, at in self._batches(X)]
@@ -751,8 +903,14 @@ class FactorialHMM(Estimator):
 
     def _mean(self, X: Text, values: Callable[[Text], F64]) -> float:
         self._check_fitted()
-        sentences = X if isinstance(X, Corpus) else list(checked_sentences(X))
-        n_tokens = sentences.n_tokens if isinstance(sentences, Corpus) else sum(map(len, sentences))
+        sentences: Any = X
+        if partly_known(X):
+            from undertow.questions.evidence import as_evidence
+
+            n_tokens = int(sum(len(as_evidence(text).tokens) for text in X))
+        else:
+            sentences = X if isinstance(X, Corpus) else list(checked_sentences(X))
+            n_tokens = sentences.n_tokens if isinstance(sentences, Corpus) else sum(map(len, sentences))
         if n_tokens == 0:
             raise InputError("There is no token to score: give at least one.")
         return float(np.sum(values(sentences)) / n_tokens)
@@ -887,6 +1045,7 @@ class FactorialHMM(Estimator):
         n: int = 1,
         temperature: float = 1.0,
         method: str = "sample",
+        markers: bool = False,
         random_state: int | np.random.Generator | None = None,
     ) -> list[list[str]]:
         """Continuations that satisfy a constraint, drawn exactly from the model given that they do.
@@ -901,7 +1060,7 @@ class FactorialHMM(Estimator):
             One of `undertow.constraints`, about the continuation; None for none.
         n
             How many texts.
-        temperature, method
+        temperature, method, markers
             As in `HMM.generate`.
         random_state
             Seed or generator; None draws anew each time.
@@ -921,7 +1080,8 @@ class FactorialHMM(Estimator):
 
         params: Any = self._chain().params
         rng = check_random_state(random_state)
-        return generate(params, self.vocabulary_, rng, prefix, suffix, length, constraint, n, temperature, method)
+        around = (prefix, suffix, length)
+        return generate(params, self.vocabulary_, rng, *around, constraint, n, temperature, method, markers=markers)
 
     # --- saving -----------------------------------------------------------------------------------------
 

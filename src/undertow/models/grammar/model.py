@@ -20,7 +20,7 @@ from undertow.errors import InputError
 from undertow.kernels.chart.grammar import GrammarParams, check_params
 from undertow.kernels.chart.sampling import sample_sentence, sampling_tables
 from undertow.kernels.types import F64
-from undertow.models.answers import Gap, WordProbability
+from undertow.models.answers import Gap, WordProbability, gap_of
 from undertow.models.base import (
     CostWarning,
     Estimator,
@@ -645,7 +645,7 @@ class Grammar(Estimator):
         return queries.features(self.params_, self._encoded(X), view)
 
     @one_blas_thread()
-    def fill(self, text: Sequence[str | None], n: int = 10) -> Table[Gap]:
+    def fill(self, text: Sequence[str | None], n: int = 10, *, markers: bool = False) -> Table[Gap]:
         """The words of the gaps of a sentence, each given everything on both sides of it, exactly.
 
         Parameters
@@ -654,11 +654,14 @@ class Grammar(Estimator):
             Tokens; None is a gap.
         n
             How many words for each gap.
+        markers
+            Whether the unknown word, the boundary word and classes of unknown words are listed too.
 
         Returns
         -------
         Table of Gap
-            `position`, and `words` with their probabilities, most probable first, among the words seen in training.
+            `position`, `words` with their probabilities, most probable first, among the words seen in training, and the
+            probability of `markers` that are not listed.
 
         Raises
         ------
@@ -673,12 +676,8 @@ class Grammar(Estimator):
         gaps = [i for i, token in enumerate(text) if token is None]
         ids = ids.astype(np.int64)
         ids[gaps] = queries.GAP
-        seen = self.vocabulary_.counts > 0
-        found = Table(Gap)
-        for position, p in zip(gaps, queries.gap_distributions(self.params_, ids), strict=True):
-            order = [i for i in np.argsort(-p, kind="stable").tolist() if seen[i]][:n]
-            found.append(Gap(position, self._words(order, p)))
-        return found
+        found = zip(gaps, queries.gap_distributions(self.params_, ids), strict=True)
+        return Table(Gap, (gap_of(self.vocabulary_, position, p, n, markers) for position, p in found))
 
     def top_words(self, symbol: int, n: int = 10, *, relevance: float = 0.6) -> Table[WordProbability]:
         """The words that characterize a symbol.

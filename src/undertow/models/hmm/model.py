@@ -19,7 +19,7 @@ from undertow.engine import Engine, Serial, Threads, count_workers
 from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError
 from undertow.kernels.chain.block_operators import PairSparse
-from undertow.models.answers import Gap, Transition, WordProbability
+from undertow.models.answers import Gap, Transition, WordProbability, top_words
 from undertow.models.base import (
     Estimator,
     SavedState,
@@ -28,6 +28,7 @@ from undertow.models.base import (
     check_engine,
     encode_sentences,
     extend_corpus,
+    partly_known,
     warn_of_little_text,
 )
 from undertow.models.constraints import (
@@ -686,7 +687,7 @@ class HMM(Estimator):
         """
         return float(np.exp(-self.score(X)))
 
-    def next_words(self, prefix: Sequence[str], n: int = 10) -> Table[WordProbability]:
+    def next_words(self, prefix: Sequence[str], n: int = 10, *, markers: bool = False) -> Table[WordProbability]:
         """The most probable next words, among the words seen in training.
 
         Parameters
@@ -695,16 +696,15 @@ class HMM(Estimator):
             The tokens before; may be empty.
         n
             How many words.
+        markers
+            Whether the unknown word, the boundary word and classes of unknown words are listed too.
 
         Returns
         -------
         Table of WordProbability
             Most probable first.
         """
-        p = np.where(self.vocabulary_.counts > 0, self._next(prefix), 0.0)
-        order = np.argsort(-p, kind="stable")[:n]
-        words = self.vocabulary_.words
-        return Table(WordProbability, (WordProbability(words[i], float(p[i])) for i in order.tolist()))
+        return top_words(self.vocabulary_, self._next(prefix), n, markers)
 
     def next_distribution(self, prefix: Sequence[str]) -> npt.NDArray[np.float64]:
         """Distribution of the next word.
@@ -761,7 +761,9 @@ class HMM(Estimator):
     # --- questions --------------------------------------------------------------------------------------
 
     @one_blas_thread()
-    def fill(self, text: Any, n: int = 10, *, states: Mapping[int, Any] | None = None) -> Table[Gap]:
+    def fill(
+        self, text: Any, n: int = 10, *, states: Mapping[int, Any] | None = None, markers: bool = False
+    ) -> Table[Gap]:
         """The words of the gaps of a text, each given everything on both sides of it, exactly.
 
         Parameters
@@ -773,12 +775,14 @@ class HMM(Estimator):
             How many words for each gap.
         states
             Known states by position: a state or a set of them.
+        markers
+            Whether the unknown word, the boundary word and classes of unknown words are listed too.
 
         Returns
         -------
         Table of Gap
-            One for each position that is not one known word: `position`, and `words` with their probabilities, most
-            probable first, among the words seen in training.
+            One for each position that is not one known word: `position`, `words` with their probabilities, most
+            probable first, among the words seen in training, and the probability of `markers` that are not listed.
 
         Raises
         ------
@@ -789,7 +793,7 @@ class HMM(Estimator):
         from undertow.questions.evidence import GAP_SIGN, as_evidence
         from undertow.questions.fill import fill
 
-        return fill(self._chain(), as_evidence(text, states, GAP_SIGN), n)
+        return fill(self._chain(markers), as_evidence(text, states, GAP_SIGN), n)
 
     @one_blas_thread()
     def sample_fill(
@@ -798,6 +802,7 @@ class HMM(Estimator):
         n: int = 5,
         *,
         states: Mapping[int, Any] | None = None,
+        markers: bool = False,
         random_state: int | np.random.Generator | None = None,
     ) -> list[list[str]]:
         """Draw the words of all gaps together, given everything that is known, exactly.
@@ -810,6 +815,8 @@ class HMM(Estimator):
             How many texts.
         states
             Known states by position.
+        markers
+            Whether the unknown word, the boundary word and classes of unknown words may be drawn.
         random_state
             Seed or generator; None draws differently each time.
 
@@ -821,7 +828,8 @@ class HMM(Estimator):
         from undertow.questions.evidence import GAP_SIGN, as_evidence
         from undertow.questions.fill import sample_fill
 
-        return sample_fill(self._chain(), as_evidence(text, states, GAP_SIGN), n, check_random_state(random_state))
+        chain = self._chain(markers)
+        return sample_fill(chain, as_evidence(text, states, GAP_SIGN), n, check_random_state(random_state))
 
     @one_blas_thread()
     def best_fill(
@@ -829,6 +837,7 @@ class HMM(Estimator):
         text: Any,
         *,
         states: Mapping[int, Any] | None = None,
+        markers: bool = False,
         method: str = "words",
         max_expansions: int = 2000,
     ) -> JointFill:
@@ -840,6 +849,8 @@ class HMM(Estimator):
             As in `fill`.
         states
             Known states by position.
+        markers
+            Whether the unknown word, the boundary word and classes of unknown words may fill gaps.
         method
             "words" maximizes the probability of the words, summed over the states, by a search that proves its answer
             (docs/questions.md). "path" takes the words of the most probable path of states and words, by Viterbi.
@@ -854,7 +865,7 @@ class HMM(Estimator):
         from undertow.questions.best_fill import best_fill
         from undertow.questions.evidence import GAP_SIGN, as_evidence
 
-        return best_fill(self._chain(), as_evidence(text, states, GAP_SIGN), method, max_expansions)
+        return best_fill(self._chain(markers), as_evidence(text, states, GAP_SIGN), method, max_expansions)
 
     @one_blas_thread()
     def log_evidence(self, text: Any, *, states: Mapping[int, Any] | None = None) -> float:
@@ -1052,6 +1063,7 @@ class HMM(Estimator):
         n: int = 1,
         temperature: float = 1.0,
         method: str = "sample",
+        markers: bool = False,
         random_state: int | np.random.Generator | None = None,
     ) -> list[list[str]]:
         """Continuations that satisfy a constraint, drawn exactly from the model given that they do.
@@ -1072,6 +1084,8 @@ class HMM(Estimator):
         method
             "sample", or "best": the one text whose joint probability with its path of states is largest (with a low
             rank of more than 1,024 states, its path of states and features).
+        markers
+            Whether the unknown word and classes of unknown words may be written.
         random_state
             Seed or generator; None draws differently each time.
 
@@ -1099,7 +1113,10 @@ class HMM(Estimator):
         from undertow.questions.continuations import generate
 
         rng = check_random_state(random_state)
-        return generate(self.params_, self.vocabulary_, rng, prefix, suffix, length, constraint, n, temperature, method)
+        around = (prefix, suffix, length)
+        return generate(
+            self.params_, self.vocabulary_, rng, *around, constraint, n, temperature, method, markers=markers
+        )
 
     # --- states -----------------------------------------------------------------------------------------
 
@@ -1309,7 +1326,7 @@ class HMM(Estimator):
 
         The chain is the model's own, or one that observes the evidence of partly known texts.
         """
-        if _partly_known(X):
+        if partly_known(X):
             from undertow.questions.evidence import as_evidence, observe
 
             observed = observe(self._chain(), [as_evidence(text) for text in X])
@@ -1332,13 +1349,13 @@ class HMM(Estimator):
         bounds = np.array([0, edges[-1]]) if self.carry else edges
         return np.concatenate(run), bounds, edges
 
-    def _chain(self) -> TextChain:
-        """What questions need of the model."""
+    def _chain(self, markers: bool = False) -> TextChain:
+        """What questions need of the model; `markers`: whether gaps may hold the unknown word and its like."""
         from undertow.questions.evidence import TextChain
 
         self._check_fitted()
         tags = self.tag_states_
-        return TextChain(self.params_, self.vocabulary_, {} if tags is None else tags.by_name())
+        return TextChain(self.params_, self.vocabulary_, {} if tags is None else tags.by_name(), markers)
 
     # --- saving -----------------------------------------------------------------------------------------
 
@@ -1383,11 +1400,6 @@ def _neural_fit() -> Any:
     from undertow.neural.hmm import fit_neural
 
     return fit_neural
-
-
-def _partly_known(X: Any) -> bool:
-    """Whether some text is Evidence. Plain lists are not searched: None among their words is a mistake, not a gap."""
-    return isinstance(X, list | tuple) and any(hasattr(text, "states") for text in X)
 
 
 def _reusable(X: Sentences) -> Sentences:

@@ -30,6 +30,7 @@ from undertow.models.base import (
     as_corpus,
     encode_sentences,
     extend_corpus,
+    partly_known,
 )
 from undertow.models.constraints import (
     CALLBACKS,
@@ -56,7 +57,8 @@ from undertow.text.lag_counts import LagCounts
 from undertow.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from undertow.questions.explain import Comparison, Surprise
+    from undertow.questions.best_fill import JointFill
+    from undertow.questions.explain import Change, Comparison, Surprise
 
 
 class LDS(Estimator):
@@ -413,10 +415,23 @@ class LDS(Estimator):
 
     def _encode(self, X: Corpus | Iterable[Sequence[str]]) -> tuple[NDArray[np.uint32], I64, NDArray[np.bool_]]:
         """Ids of all tokens, offsets of the sentences, and which tokens are unknown."""
+        if partly_known(X):
+            from undertow.questions.evidence import as_evidence
+            from undertow.questions.linear import encode
+
+            return encode(self, [as_evidence(text) for text in X])[:3]
         sentences = encode_sentences(self.vocabulary_, X)
         offsets = np.concatenate(([0], np.cumsum([len(s) for s in sentences]))).astype(np.int64)
         ids = np.concatenate(sentences) if sentences else np.empty(0, dtype=np.uint32)
         return ids, offsets, ids == self.vocabulary_.unknown_id
+
+    def _gaps(self, X: Any) -> NDArray[np.bool_] | None:
+        """Which tokens of partly known texts are gaps, whose log-probability is 0; None if no text is such."""
+        if not partly_known(X):
+            return None
+        from undertow.questions.evidence import as_evidence
+
+        return np.array([token is None for text in X for token in as_evidence(text).tokens], dtype=bool)
 
     def posterior_covariance(self, sentence: Sequence[str]) -> tuple[F64, F64]:
         """Covariances of the hidden state at each token.
@@ -492,9 +507,12 @@ class LDS(Estimator):
             self.params_, self._tables, ids, offsets, missing, filtered=True, n_threads=n_threads
         )
         out = queries.log_probabilities(self.params_, self.dropped_, self.vocabulary_, ids, offsets, states)
+        gaps = self._gaps(X)
+        if gaps is not None:
+            out[gaps] = 0.0
         return [out[a:b] for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
 
-    def fill(self, text: Any, n: int = 10) -> Table[Gap]:
+    def fill(self, text: Any, n: int = 10, *, markers: bool = False) -> Table[Gap]:
         """The words of the gaps of a text, each given everything on both sides of it.
 
         Parameters
@@ -503,11 +521,14 @@ class LDS(Estimator):
             Tokens; None or "?" is a gap. Sets and weights of words have no exact form here.
         n
             How many words for each gap.
+        markers
+            Whether the unknown word, the boundary word and classes of unknown words are listed too.
 
         Returns
         -------
         Table of Gap
-            `position`, and `words` with their probabilities, most probable first.
+            `position`, `words` with their probabilities, most probable first, and the probability of `markers` that are
+            not listed.
 
         Raises
         ------
@@ -518,7 +539,92 @@ class LDS(Estimator):
         from undertow.questions.linear import fill
 
         self._check_fitted()
-        return fill(self, as_evidence(text, gap_sign=GAP_SIGN), n)
+        return fill(self, as_evidence(text, gap_sign=GAP_SIGN), n, markers)
+
+    def sample_fill(
+        self,
+        text: Any,
+        n: int = 5,
+        *,
+        markers: bool = False,
+        random_state: int | np.random.Generator | None = None,
+    ) -> list[list[str]]:
+        """Draw the words of all gaps, from left to right, each given both sides and the gaps filled before it.
+
+        Parameters
+        ----------
+        text
+            As in `fill`.
+        n
+            How many texts.
+        markers
+            Whether the unknown word, the boundary word and classes of unknown words may be drawn.
+        random_state
+            Seed or generator; None draws anew each time.
+
+        Returns
+        -------
+        list of list of str
+            The text with its gaps filled by words seen in training, n times.
+        """
+        from undertow.questions.evidence import GAP_SIGN, as_evidence
+        from undertow.questions.linear import sample_fill
+
+        self._check_fitted()
+        rng = check_random_state(random_state)
+        return sample_fill(self, as_evidence(text, gap_sign=GAP_SIGN), n, rng, markers)
+
+    def best_fill(self, text: Any, *, markers: bool = False, max_expansions: int = 2000) -> JointFill:
+        """The most probable words of all gaps together, by the distribution that `sample_fill` draws from.
+
+        Parameters
+        ----------
+        text
+            As in `fill`.
+        markers
+            Whether the unknown word, the boundary word and classes of unknown words may fill gaps.
+        max_expansions
+            The search ends after so many partial fills, with the best one so far and `proven` False.
+
+        Returns
+        -------
+        JointFill
+            `tokens`, the filled text; `log_probability` of the fill given the evidence; `proven`.
+        """
+        from undertow.questions.evidence import GAP_SIGN, as_evidence
+        from undertow.questions.linear import best_fill
+
+        self._check_fitted()
+        return best_fill(self, as_evidence(text, gap_sign=GAP_SIGN), max_expansions, markers)
+
+    def what_if(self, text: Any, position: int, word: str) -> Table[Change]:
+        """What would change at every other position if this one had another word.
+
+        Parameters
+        ----------
+        text
+            Tokens, possibly with gaps (None) elsewhere.
+        position
+            Which position is changed, from 0.
+        word
+            Its new word.
+
+        Returns
+        -------
+        Table of Change
+            `position`, `token`, `total_variation` and `divergence` of the Gaussian distributions of its hidden state,
+            and by how many bits the token becomes more surprising given both sides.
+
+        Raises
+        ------
+        InputError
+            If the position is a gap or an unknown word, which has no closed form, or the new word is unknown.
+        """
+        from undertow.questions.evidence import as_evidence
+        from undertow.questions.linear import what_if
+
+        self._check_fitted()
+        return what_if(self, as_evidence(text), position, word)
 
     def masked_log_probabilities(self, X: Corpus | Iterable[Sequence[str]]) -> list[F64]:
         """log p(token | all other tokens of its sentence).
@@ -537,7 +643,7 @@ class LDS(Estimator):
 
         self._check_fitted()
         ids, offsets, missing = self._encode(X)
-        out = log_both_sides(self, ids, offsets, missing)
+        out = log_both_sides(self, ids, offsets, missing, self._gaps(X))
         return [out[a:b] for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
 
     def masked_perplexity(self, X: Corpus | Iterable[Sequence[str]]) -> float:
