@@ -257,7 +257,7 @@ def what_if(model: Any, text: Evidence, position: Any, word: Any) -> Table[Chang
     _, P = posterior_covariances(missing, p.A, p.Q, tables.steady.N, p.M, tables.stationary)
     old, new = (_smoothed(model, x, ends, missing).astype(np.float64) for x in (ids, changed))
     logs, new_logs = (log_both_sides(model, x, ends, missing, gaps) for x in (ids, changed))
-    out = []
+    out = Table(Change)
     for t, token in enumerate(text.tokens):
         if t != position:
             move = new[t] - old[t]

@@ -190,7 +190,7 @@ def surprises(models: Sequence[Any], weights: F64, X: Any) -> Table[Surprise]:
     X = X if isinstance(X, Corpus) else list(X)
     both = masked_log_probabilities(models, weights, X)
     logs = [models[i].log_probabilities(X) for i in np.flatnonzero(weights).tolist()]
-    out = []
+    out = Table(Surprise)
     for s, text in enumerate(_texts(X)):
         so_far = np.logaddexp.reduce(
             [
