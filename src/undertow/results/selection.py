@@ -164,7 +164,8 @@ def select(
     corpus, share = as_corpus(X), is_number(validation)
     if share:
         Share().check("select", "validation", validation)
-    text, held_out = split_text(corpus, validation if share else None, None if share else validation)
+    either: Any = validation
+    text, held_out = split_text(corpus, either if share else None, None if share else either)
     if held_out is None:
         raise InputError("select needs held-out text: give validation as a share of the text, or other text.")
     table = Table(Candidate)

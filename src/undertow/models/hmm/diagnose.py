@@ -32,7 +32,7 @@ from undertow.tables import Table
 EXACT_STATES = 2048  # up to here all singular values are computed
 MOST_ENTRIES = 1 << 27  # of the transition whose logs are taken; with more, a sample of rows (11,585 states)
 BATCH_ENTRIES = 1 << 21  # entries of the transition that are made together
-PROBES, LANCZOS_STEPS = 4, 80  # of the estimate of the effective rank
+PROBES, LANCZOS_STEPS = 8, 80  # of the estimated rank; four probes gave error bars that were too short
 LISTED_BLOCKS = 8  # in the text of a diagnosis
 
 
