@@ -43,7 +43,7 @@ CHAPTERS: dict[str, list[str]] = {
         "lds_noise",
         "lds_rnn",
     ],
-    "Hidden Markov models with many states": ["hmm_perplexity", "hmm_neural", "queries", "steering"],
+    "Hidden Markov models with many states": ["hmm_tied", "hmm_perplexity", "hmm_neural", "queries", "steering"],
     "Factorial hidden Markov models (Nepal & Yates)": ["fhmm_pos", "fhmm_much"],
     "Embedding author-word co-occurrence data over time (Sarkar, Siddiqi & Gordon)": [
         "dynamic_nips",
@@ -107,6 +107,7 @@ PLOTS: dict[str, list[Plot]] = {
     "lds_rnn": [line_plot("Dev perplexity after each epoch", "unit, start", "epoch", log_y=True)],
     "tagging_pos": [dot_plot("Accuracy", "tagger", "accuracy: all", "OOV")],
     "tagging_ner": [dot_plot("F1 of spans", "tagger", "F1")],
+    "hmm_tied": [states_plot, dot_plot("Perplexity of WikiText-2 valid", "row", "perplexity", "with 5-gram")],
     "hmm_perplexity": [states_plot, dot_plot("Perplexity of WikiText-2 valid", "row", "perplexity")],
     "hmm_neural": [dot_plot("Perplexity of valid", "form", "valid")],
     "fhmm_pos": [dot_plot("Error on unseen words of both tests", "read beside spelling", "OOV, both")],
