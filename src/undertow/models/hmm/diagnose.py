@@ -1,6 +1,6 @@
 """Diagnostics of a fitted hidden Markov model: how spread its distributions are, and how much of it is in use.
 
-As the draft suggests (entropy and rank of its parameters): "Scaling Hidden Markov Language Models". Nothing here makes a
+As the draft "Scaling Hidden Markov Language Models" suggests: entropy and rank of the parameters. Nothing here makes a
 Z×Z array beyond 2,048 states.
 """
 
