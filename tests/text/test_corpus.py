@@ -371,7 +371,7 @@ def damage(directory: Path, how: str) -> None:
     elif how == "rule of another type":
         edit_sealed(manifest, lambda c: c["tokenizer"].update(lower=1))
     elif how == "newer rule":
-        edit_sealed(manifest, lambda c: c["tokenizer"].update(version=2))
+        edit_sealed(manifest, lambda c: c["tokenizer"].update(version=3))
     elif how == "unknown key":
         edit_sealed(manifest, lambda c: c.update(surprise=1))
     elif how == "unknown key in a record":
