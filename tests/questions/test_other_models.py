@@ -313,6 +313,23 @@ def test_a_mixture_answers_as_the_chain_that_draws_a_model_first() -> None:
     np.testing.assert_allclose(s.both_sides, -mixture.masked_log_probabilities([list("abd")])[0] / np.log(2), rtol=1e-6)
 
 
+def test_a_draw_is_by_the_model_that_probably_wrote_the_rest() -> None:
+    """By its weight alone each model would write half of the texts; what is known is 19 times as likely by one."""
+    models = [HMM(3, n_iter=1, random_state=0).fit([["a", "c", "d", "x"]] * 2) for _ in range(2)]
+    words = models[0].vocabulary_
+    a, c, d, x = (words.id(w) for w in "acdx")
+    for model, share, last in zip(models, (0.95, 0.05), (x, d), strict=True):
+        emission = np.zeros((3, len(words)))
+        emission[[0, 2], [a, last]] = 1
+        emission[1, [c, d]] = share, 1 - share
+        chain = model.params_.chain
+        step = np.array([[0, 1, 0], [0, 0, 1], [0, 0, 1]], dtype=np.float32)
+        tables = (np.array([1, 0, 0], "f4"), type(chain.transition)(step), np.ascontiguousarray(emission.T, dtype="f4"))
+        model.params_ = model.params_._replace(chain=type(chain)(*tables))
+    drawn = Interpolation(models).sample_fill(["a", "c", None], 2000, random_state=0)
+    assert abs(np.mean([text[2] == "x" for text in drawn]) - 0.95) < 0.03
+
+
 def test_a_mixture_whose_models_hold_some_texts_impossible() -> None:
     models = [HMM(3, n_iter=1, random_state=0).fit([["a", "c", "d", "x"]] * 2) for _ in range(2)]
     words = models[0].vocabulary_
