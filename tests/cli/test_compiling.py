@@ -29,25 +29,33 @@ def test_compiling_is_said_once_and_on_a_terminal_only(on_terminal: bool, monkey
 
 # The main thread is busy in code that looks for no signal, with the lock of the compiler, as in LLVM.
 BUSY = """
-import ctypes, sys, threading
+import threading, time
 import numba
+import numpy as np
 from numba.core.compiler_lock import global_compiler_lock
 from undertow.cli import main as cli
 
 @numba.njit(nogil=True)
-def endless(n):
+def endless(n, entered):
+    entered[0] = n
     total = 0
     while n > 0:
         total += n
         n = (n * 7 + total) % 1000003 + 1
     return total
 
-endless(0)
+entered = np.zeros(1, dtype=np.int64)
+endless(0, entered)
+
+def tell():  # from another thread, when the main one is inside and cannot answer by itself any more
+    while not entered[0]:
+        time.sleep(0.01)
+    print("busy", flush=True)
 
 def busy(args, is_terminated):
     with global_compiler_lock:
-        print("busy", flush=True)
-        endless(1)
+        threading.Thread(target=tell, daemon=True).start()
+        endless(1, entered)
 
 cli._main = busy
 cli.main([])
