@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -123,6 +124,8 @@ def test_the_command_line_refuses_before_it_reads(tmp_path: Path) -> None:
     assert (tmp_path / "m.counts" / "thesis.tex").read_text() == "years of work"  # the counts are called otherwise
     assert [p.name for p in (tmp_path / "m.counts").iterdir()] == ["thesis.tex"]
     assert {p.name for p in (tmp_path / "precious").iterdir()} == {"thesis.tex"}
+    left = {p.name for p in tmp_path.iterdir()} - {"1.txt", "precious", "file", "m.counts"}
+    assert all(re.fullmatch(r"m(-[0-9a-f]{8})?\.(corpus|counts)", name) for name in left), left
 
 
 @pytest.mark.parametrize("write", [write_corpus, write_counts])
