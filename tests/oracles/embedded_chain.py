@@ -7,9 +7,15 @@ import numpy as np
 
 def dense_tables(weights, state_block, word_block):
     """(Z,), (Z, Z), (Z, V) in float64; words in the order of their blocks."""
-    leave, arrive, arrive_bias, emit, word, word_bias, initial = (np.asarray(x, dtype=np.float64) for x in weights)
+    leave, block, block_bias, arrive, arrive_bias, emit, word, word_bias, initial = (
+        np.asarray(x, dtype=np.float64) for x in weights
+    )
     scale = np.sqrt(leave.shape[1])
-    T = softmax(scale * leave @ arrive.T + arrive_bias)
+    next_block = softmax(scale * leave @ block.T + block_bias)
+    T = np.zeros((len(leave), len(leave)))
+    for b in range(len(block)):
+        into = state_block == b
+        T[:, into] = next_block[:, [b]] * softmax(scale * leave @ arrive[into].T + arrive_bias[into])
     logits = scale * emit @ word.T + word_bias
     logits[state_block[:, None] != word_block[None, :]] = -np.inf
     return softmax(initial[None])[0], T, softmax(logits)

@@ -29,7 +29,7 @@ SIZES = np.array([1, 2, 3])
 def some_state(seed: int = 0, width: int = 4) -> EmbeddedState:
     rng = np.random.default_rng(seed)
     Z, V = SIZES.sum(), (BLOCK >= 0).sum()
-    shapes = [(Z, width), (Z, width), (Z,), (Z, width), (V, width), (V,), (Z,)]
+    shapes = [(Z, width), (3, width), (3,), (Z, width), (Z,), (Z, width), (V, width), (V,), (Z,)]
     weights = Embeddings(*(rng.normal(size=s).astype(np.float32) for s in shapes))
     return EmbeddedState(0, BLOCK, SIZES, np.concatenate(([0], np.cumsum(SIZES))), weights, Adam.start(weights))
 

@@ -1,13 +1,17 @@
 """The parameters of a block chain as inner products of embeddings, and the gradient of its log-likelihood.
 
-Every state has three vectors of width d, for leaving it, arriving at it and emitting, and every word has one:
+Every state has three vectors of width d, for leaving it, arriving at it and emitting; every block of words and every
+word has one. A step first chooses the block of the next word, then a state of that block:
 
-    T(z, z')   ∝ exp(√d leave_z · arrive_z' + arrive_bias_z')          over all states z'
-    e(w | z)   ∝ exp(√d emit_z · word_w + word_bias_w)                 over the words of z's block
-    initial(z) ∝ exp(initial_z)
+    p(b' | z)      ∝ exp(√d leave_z · block_b' + block_bias_b')         over all blocks b'
+    q(z' | z, b')  ∝ exp(√d leave_z · arrive_z' + arrive_bias_z')       over the states z' of block b'
+    T(z, z')       = p(b' | z) q(z' | z, b')                            with b' the block of z'
+    e(w | z)       ∝ exp(√d emit_z · word_w + word_bias_w)              over the words of z's block
+    initial(z)     ∝ exp(initial_z)
 
 So states with similar vectors share what they learn, and many states need not mean many parameters. Any subset of the
-states is a chain of the same form, which is what dropping states at random needs.
+states is a chain of the same form, which is what dropping states at random needs. A batch of text has few of the pairs
+of blocks, and q is needed for those alone: the cost grows with the text of the batch, not with the states squared.
 
 By Fisher's identity the gradient of log p(text) is that of Σ n log(probability) with the expected counts n held fixed.
 For a softmax with logits l and probabilities p it is ∂/∂l = n − (Σ n) p, so that no recursion is differentiated.
@@ -30,14 +34,16 @@ from undertow.kernels.chain.blocks import FAST, Blocks, offsets
 from undertow.kernels.lanes import ordered_map
 from undertow.kernels.types import F32, I64
 
-ROWS_AT_A_TIME = 128  # of the transition: such a tile of 4,096 columns stays in the cache
+ROWS_AT_A_TIME = 128  # of the transition, in one piece of work for a thread
 BETA_1, BETA_2 = 0.9, 0.99  # of Adam
 
 
 class Embeddings(NamedTuple):
-    """Weights of a chain with Z states and V words, or gradients and other sums of the same shapes."""
+    """Weights of a chain with Z states, G blocks and V words, or gradients and other sums of the same shapes."""
 
     leave: F32  # (Z, d)
+    block: F32  # (G, d)
+    block_bias: F32  # (G,)
     arrive: F32  # (Z, d)
     arrive_bias: F32  # (Z,)
     emit: F32  # (Z, d)
@@ -87,6 +93,12 @@ class ChainLayout(NamedTuple):
         blocks = Blocks.of(np.repeat(np.arange(G), words_per_block), sizes)
         return cls(blocks, offsets(words_per_block), pair, offsets(sizes[before] * sizes[after]))
 
+    def data_of(self, run: tuple[int, int]) -> tuple[int, int]:
+        """Where the matrices of a run of blocks begin and end."""
+        pairs = self.pair[run[0] : run[1]]
+        pairs = pairs[pairs >= 0]
+        return (int(self.starts[pairs.min()]), int(self.starts[pairs.max() + 1])) if len(pairs) else (0, 0)
+
     def tiles(self) -> Iterator[tuple[int, int]]:
         """Runs of blocks with about `ROWS_AT_A_TIME` states."""
         first, low = self.blocks.first, 0
@@ -106,23 +118,24 @@ class Tables(NamedTuple):
     initial: F32
     transition: PairSparse
     emission: F32
+    next_block: F32  # (Z, G) p(b' | z), also for pairs that the transition does not have
 
 
-def chain_tables(weights: Embeddings, layout: ChainLayout, n_threads: int = 1, rows: F32 | None = None) -> Tables:
-    """All probabilities of the chain of these states; `rows` (Z, Z) is filled with the whole transition."""
-    first, n_states = layout.blocks.first, weights.n_states
+def chain_tables(weights: Embeddings, layout: ChainLayout, n_threads: int = 1) -> Tables:
+    """All probabilities of the chain of these states, but for pairs of blocks that the layout does not have."""
+    first, scale = layout.blocks.first, _scale(weights)
     data = np.empty(layout.starts[-1], dtype=np.float32)
     emission = np.empty(layout.blocks.starts[-1], dtype=np.float32)
-    arrive = _with_column(weights.arrive * _scale(weights), weights.arrive_bias)
-    emit = weights.emit * _scale(weights)
+    arrive, block, emit = (x * scale for x in (weights.arrive, weights.block, weights.emit))
+    next_block = np.empty((weights.n_states, layout.blocks.n_blocks), dtype=np.float32)
 
     def fill(run: tuple[int, int]) -> None:
-        low, high = int(first[run[0]]), int(first[run[1]])
-        tile = np.empty((high - low, n_states), dtype=np.float32) if rows is None else rows[low:high]
-        np.matmul(_with_column(weights.leave[low:high], np.ones(high - low, dtype=np.float32)), arrive.T, out=tile)
-        tile -= tile.max(axis=1, keepdims=True)
-        np.exp(tile, out=tile)
-        _normalize_and_copy(tile, first, run[0], run[1], layout.pair, layout.starts, data)
+        states = slice(first[run[0]], first[run[1]])
+        _softmax(np.matmul(weights.leave[states], block.T, out=next_block[states]), weights.block_bias)
+        low, high = layout.data_of(run)
+        _pair_logits(weights.leave, arrive, weights.arrive_bias, first, *run, layout.pair, layout.starts, data)
+        np.exp(data[low:high], out=data[low:high])
+        _scale_pairs(data, next_block, first, *run, layout.pair, layout.starts)
         for b in range(*run):
             words, table = slice(layout.first_word[b], layout.first_word[b + 1]), _emission_of(emission, layout, b)
             np.matmul(weights.word[words], emit[first[b] : first[b + 1]].T, out=table)
@@ -133,10 +146,10 @@ def chain_tables(weights: Embeddings, layout: ChainLayout, n_threads: int = 1, r
 
     for _ in ordered_map(fill, layout.tiles(), n_threads):
         pass
-    none = np.zeros(n_states, dtype=np.float32)
+    none = np.zeros(weights.n_states, dtype=np.float32)
     initial = np.exp(weights.initial.astype(np.float64) - weights.initial.max())
     transition = PairSparse(first, layout.pair, layout.starts, data, none, none)
-    return Tables((initial / initial.sum()).astype(np.float32), transition, emission)
+    return Tables((initial / initial.sum()).astype(np.float32), transition, emission, next_block)
 
 
 class ExpectedCounts(NamedTuple):
@@ -148,42 +161,42 @@ class ExpectedCounts(NamedTuple):
 
 
 def log_likelihood_gradient(
-    weights: Embeddings, layout: ChainLayout, tables: Tables, rows: F32, counts: ExpectedCounts, n_threads: int = 1
+    weights: Embeddings, layout: ChainLayout, tables: Tables, counts: ExpectedCounts, n_threads: int = 1
 ) -> Embeddings:
-    """The gradient of Σ n log(probability). `rows` is the whole transition by `chain_tables`; it is overwritten."""
+    """The gradient of Σ n log(probability). `counts.pairs`, in float32, is overwritten."""
     first, scale = layout.blocks.first, _scale(weights)
-    out = weights.zeros()
-    arrive = weights.arrive * scale
+    out, arrive, leave = weights.zeros(), weights.arrive * scale, weights.leave * scale
+    residual, pairs = np.zeros_like(tables.next_block), (layout.pair, layout.starts)
 
-    def differentiate(run: tuple[int, int]) -> F32:
-        low, high = int(first[run[0]]), int(first[run[1]])
-        residual = rows[low:high]
-        _residual(residual, counts.pairs, first, run[0], run[1], layout.pair, layout.starts)
-        np.matmul(residual, arrive, out=out.leave[low:high])
+    def differentiate(run: tuple[int, int]) -> tuple[F32, F32]:
+        states = slice(first[run[0]], first[run[1]])
+        _residuals(counts.pairs, tables.transition.data, tables.next_block, residual, first, *run, *pairs)
+        np.matmul(residual[states], weights.block * scale, out=out.leave[states])
+        _leave_gradient(counts.pairs, arrive, first, *run, *pairs, out.leave)
         for b in range(*run):
-            states, words = slice(first[b], first[b + 1]), slice(layout.first_word[b], layout.first_word[b + 1])
+            rows, words = slice(first[b], first[b + 1]), slice(layout.first_word[b], layout.first_word[b + 1])
             n, p = _emission_of(counts.emission, layout, b), _emission_of(tables.emission, layout, b)
             part = (n - n.sum(axis=0) * p).astype(np.float32)
-            out.emit[states] = scale * (part.T @ weights.word[words])
-            out.word[words] = scale * (part @ weights.emit[states])
+            out.emit[rows] = scale * (part.T @ weights.word[words])
+            out.word[words] = scale * (part @ weights.emit[rows])
             out.word_bias[words] = part.sum(axis=1)
-        ones = np.ones(high - low, dtype=np.float32)
-        return np.asarray(residual.T @ _with_column(scale * weights.leave[low:high], ones))
+        return residual[states].T @ leave[states], residual[states].sum(axis=0)
 
-    arriving = np.zeros((weights.n_states, weights.width + 1), dtype=np.float32)
-    for part in ordered_map(differentiate, layout.tiles(), n_threads):
-        arriving += part
-    out.arrive[:], out.arrive_bias[:] = arriving[:, :-1], arriving[:, -1]
+    for block, block_bias in ordered_map(differentiate, layout.tiles(), n_threads):
+        out.block[:] += block
+        out.block_bias[:] += block_bias
+    for _ in ordered_map(
+        lambda run: _arrive_gradient(counts.pairs, leave, first, *run, *pairs, out.arrive, out.arrive_bias),
+        layout.tiles(),
+        n_threads,
+    ):
+        pass
     out.initial[:] = counts.initial - counts.initial.sum() * tables.initial
     return out
 
 
 def _scale(weights: Embeddings) -> np.float32:
     return np.float32(math.sqrt(weights.width))
-
-
-def _with_column(x: F32, column: F32) -> F32:
-    return np.concatenate([x, column[:, None]], axis=1)
 
 
 def _emission_of(flat: NDArray[Any], layout: ChainLayout, block: int) -> NDArray[Any]:
@@ -193,50 +206,114 @@ def _emission_of(flat: NDArray[Any], layout: ChainLayout, block: int) -> NDArray
     return flat[starts[low] : starts[high]].reshape(high - low, -1)
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
-def _normalize_and_copy(tile: Any, first: Any, low: int, high: int, pair: Any, starts: Any, data: Any) -> None:
-    """Scale rows of positive numbers to sum to one, and copy them to the matrices of the pairs of blocks."""
-    G, base = len(first) - 1, first[low]
-    for i in range(low, high):
-        for z in range(first[i], first[i + 1]):
-            row = tile[z - base]
-            total = 0.0
-            for y in range(len(row)):
-                total += row[y]
-            scale = np.float32(1 / total)
-            for y in range(len(row)):
-                row[y] *= scale
-            for j in range(G):
-                if pair[i, j] >= 0:
-                    k = first[j + 1] - first[j]
-                    e = starts[pair[i, j]] + (z - first[i]) * k
-                    for y in range(k):
-                        data[e + y] = row[first[j] + y]
+def _softmax(logits: F32, bias: F32) -> None:
+    """Turn logits, to which the bias is added, into probabilities in place, row by row."""
+    logits += bias
+    logits -= logits.max(axis=1, keepdims=True)
+    np.exp(logits, out=logits)
+    logits /= logits.sum(axis=1, keepdims=True)
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def _residual(tile: Any, counts: Any, first: Any, low: int, high: int, pair: Any, starts: Any) -> None:
-    """Turn rows of T into n − (Σ n) T. Equivalent to `tile[:] = N - N.sum(axis=1, keepdims=True) * tile`."""
-    G, base = len(first) - 1, first[low]
+def _pair_logits(
+    leave: Any, arrive: Any, bias: Any, first: Any, low: int, high: int, pair: Any, starts: Any, data: Any
+) -> None:
+    """leave · arrive' + bias for the pairs of blocks from low to high, less the largest of each row of a pair."""
+    for i in range(low, high):
+        k = first[i + 1] - first[i]
+        for j in range(len(first) - 1):
+            p = pair[i, j]
+            if p < 0:
+                continue
+            out = data[starts[p] : starts[p + 1]].reshape(k, first[j + 1] - first[j])
+            np.dot(leave[first[i] : first[i + 1]], arrive[first[j] : first[j + 1]].T, out)
+            for x in range(k):
+                row = out[x]
+                largest = np.float32(-np.inf)
+                for y in range(len(row)):
+                    row[y] += bias[first[j] + y]
+                    largest = max(largest, row[y])
+                for y in range(len(row)):
+                    row[y] -= largest
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def _scale_pairs(data: Any, next_block: Any, first: Any, low: int, high: int, pair: Any, starts: Any) -> None:
+    """Scale the rows of each pair of blocks to sum to the probability of the next block."""
+    for i in range(low, high):
+        for j in range(len(first) - 1):
+            if pair[i, j] < 0:
+                continue
+            e, k = starts[pair[i, j]], first[j + 1] - first[j]
+            for z in range(first[i], first[i + 1]):
+                total = np.float32(0)
+                for y in range(k):
+                    total += data[e + y]
+                scale = next_block[z, j] / total
+                for y in range(k):
+                    data[e + y] *= scale
+                e += k
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def _residuals(
+    counts: Any, T: Any, next_block: Any, residual: Any, first: Any, low: int, high: int, pair: Any, starts: Any
+) -> None:
+    """n − (Σ n) p of both softmaxes: `residual` (Z, G) for the blocks, `counts` in place for the states of a block."""
     for i in range(low, high):
         for z in range(first[i], first[i + 1]):
-            row = tile[z - base]
-            total = 0.0
-            for j in range(G):
-                if pair[i, j] >= 0:
-                    k = first[j + 1] - first[j]
-                    e = starts[pair[i, j]] + (z - first[i]) * k
+            row, p = residual[z], next_block[z]
+            total = np.float32(0)
+            for j in range(len(row)):
+                if pair[i, j] < 0:
+                    continue
+                k = first[j + 1] - first[j]
+                e = starts[pair[i, j]] + (z - first[i]) * k
+                n = np.float32(0)
+                for y in range(k):
+                    n += counts[e + y]
+                share = n / p[j] if p[j] > 0 else np.float32(0)
+                for y in range(k):
+                    counts[e + y] -= share * T[e + y]
+                row[j] = n
+                total += n
+            for j in range(len(row)):
+                row[j] -= total * p[j]
+
+
+@njit(cache=True, nogil=True)
+def _leave_gradient(
+    residual: Any, arrive: Any, first: Any, low: int, high: int, pair: Any, starts: Any, out: Any
+) -> None:
+    """Add residual · arrive of each pair of blocks."""
+    for i in range(low, high):
+        k = first[i + 1] - first[i]
+        part = np.empty((k, arrive.shape[1]), dtype=np.float32)
+        for j in range(len(first) - 1):
+            p = pair[i, j]
+            if p >= 0:
+                rows = residual[starts[p] : starts[p + 1]].reshape(k, first[j + 1] - first[j])
+                np.dot(rows, arrive[first[j] : first[j + 1]], part)
+                out[first[i] : first[i + 1]] += part
+
+
+@njit(cache=True, nogil=True)
+def _arrive_gradient(
+    residual: Any, leave: Any, first: Any, low: int, high: int, pair: Any, starts: Any, out: Any, out_bias: Any
+) -> None:
+    """Add residual' · leave of each pair of blocks whose second block is one of low to high."""
+    for j in range(low, high):
+        k = first[j + 1] - first[j]
+        part = np.empty((k, leave.shape[1]), dtype=np.float32)
+        for i in range(len(first) - 1):
+            p = pair[i, j]
+            if p >= 0:
+                rows = residual[starts[p] : starts[p + 1]].reshape(first[i + 1] - first[i], k)
+                np.dot(rows.T, leave[first[i] : first[i + 1]], part)
+                out[first[j] : first[j + 1]] += part
+                for x in range(len(rows)):
                     for y in range(k):
-                        total += counts[e + y]
-            n = np.float32(total)
-            for y in range(len(row)):
-                row[y] *= -n
-            for j in range(G):
-                if pair[i, j] >= 0:
-                    k = first[j + 1] - first[j]
-                    e = starts[pair[i, j]] + (z - first[i]) * k
-                    for y in range(k):
-                        row[first[j] + y] += counts[e + y]
+                        out_bias[first[j] + y] += rows[x, y]
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)

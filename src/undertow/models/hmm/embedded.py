@@ -216,7 +216,7 @@ def _parts(shard: Shard, row: NDArray[np.uint32]) -> Iterator[Shard]:
 
 @one_blas_thread()
 def _statistics(tables: Tables, blocks: Blocks, shard: Shard) -> BlockStats:
-    initial, transition, emission = tables
+    initial, transition, emission, _ = tables
     return block_statistics(shard.ids, shard.bounds, blocks, transition, initial, emission, np.float32)
 
 
@@ -262,8 +262,11 @@ def embedded_start(
     for b in range(blocks.n_blocks):
         low, high = layout.blocks.starts[layout.first_word[[b, b + 1]]]
         tokens[blocks.first[b] : blocks.first[b + 1]] = emission[low:high].reshape(-1, blocks.sizes[b]).sum(axis=0)
+    per_block = np.maximum(np.bincount(blocks.word_block[order.ids], weights=word_counts[order.ids]), 0.01)
     weights = Embeddings(
         normal(Z),
+        normal(blocks.n_blocks),
+        np.log(per_block).astype(np.float32),
         normal(Z),
         np.log(np.maximum(tokens, 0.01)).astype(np.float32),
         normal(Z),
@@ -314,11 +317,11 @@ def _imitate(
     counts = ExpectedCounts(pairs, np.concatenate(some), stats.initial[kept])
     weights, adam = state.weights, state.adam
     n = float(pairs.sum(dtype=np.float64))
-    rows = np.empty((len(kept), len(kept)), dtype=np.float32)
     for _ in range(STEPS_PER_DRAW):
         part = weights.of_states(kept)
-        tables = chain_tables(part, layout, n_threads, rows)
-        gradient = log_likelihood_gradient(part, layout, tables, rows, counts, n_threads)
+        tables = chain_tables(part, layout, n_threads)
+        again = counts._replace(pairs=pairs.copy())  # it is overwritten
+        gradient = log_likelihood_gradient(part, layout, tables, again, n_threads)
         adam = adam.ascend(weights, _scattered(gradient, weights, kept, 1 / max(n, 1.0)), RATE, DECAY)
     return state._replace(adam=adam)
 
@@ -377,16 +380,14 @@ def gradient_step(
     rate: float,
     engine: Engine | None,
     n_threads: int,
-    buffer: F32,
 ) -> tuple[EmbeddedState, BlockStats]:
-    """One step by the gradient of a batch under the kept states; `buffer` has room for their transition."""
+    """One step by the gradient of a batch under the kept states."""
     layout = ChainLayout.of(order.per_block, np.diff(np.searchsorted(kept, state.first)), batch.seen)
-    rows = buffer[: len(kept) ** 2].reshape(len(kept), len(kept))
     part = state.weights.of_states(kept)
-    tables = chain_tables(part, layout, n_threads, rows)
+    tables = chain_tables(part, layout, n_threads)
     stats = map_reduce(partial(_statistics, tables, layout.blocks), batch.parts, _add, engine=engine)
     counts = ExpectedCounts(stats.pairs, stats.emission, stats.initial)
-    gradient = log_likelihood_gradient(part, layout, tables, rows, counts, n_threads)
+    gradient = log_likelihood_gradient(part, layout, tables, counts, n_threads)
     whole = _scattered(gradient, state.weights, kept, 1 / stats.n_tokens)
     adam = state.adam.ascend(state.weights, whole, rate, DECAY)
     return state._replace(adam=adam), stats
@@ -421,12 +422,11 @@ def embedded_epochs(
     for epoch in range(state.n_done, options.n_iter):
         if (plan[epoch] != np.diff(state.first)).any():
             state = split_states(state, plan[epoch], rng)
-        buffer = np.empty(n_kept(state.first, options.dropout).sum() ** 2, dtype=np.float32)
         log_likelihood, n_tokens = 0.0, 0
         for i, b in enumerate(rng.permutation(len(batches)).tolist()):
             rate = rate_at((epoch * len(batches) + i) / n_steps)
             kept = draw_states(state.first, options.dropout, rng)
-            state, stats = gradient_step(state, order, batches[b], kept, rate, engine, n_threads, buffer)
+            state, stats = gradient_step(state, order, batches[b], kept, rate, engine, n_threads)
             log_likelihood, n_tokens = log_likelihood + stats.log_likelihood, n_tokens + stats.n_tokens
         state = state._replace(n_done=epoch + 1)
         params = as_params(state, unseen, n_threads)
