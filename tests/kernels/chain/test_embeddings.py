@@ -104,7 +104,7 @@ def test_some_of_the_states_are_a_chain_of_the_same_form() -> None:
     _, whole, _ = dense_tables(weights, STATE_BLOCK, WORD_BLOCK)
     for b in range(3):  # a block is as probable as before, and so are the states that it has left, in proportion
         into, some = STATE_BLOCK[kept] == b, whole[np.ix_(kept, kept[STATE_BLOCK[kept] == b])]
-        mass = whole[kept][:, STATE_BLOCK == b].sum(axis=1, keepdims=True)
+        mass = whole[kept][:, b == STATE_BLOCK].sum(axis=1, keepdims=True)
         assert_allclose(T[:, into], mass * some / some.sum(axis=1, keepdims=True), rtol=1e-9)
 
 
