@@ -33,12 +33,12 @@ ROWS: dict[str, dict[str, Any]] = {
     "kn5": {},
     "tables": {"parameterization": "table"},
     "default": {},
-    **{f"states-{2**e}": {"n_states": 2**e, "n_blocks": 128} for e in range(10, 14)},
+    **{f"states-{2**e}": {"n_states": 2**e} for e in range(10, 15)},
     "no dropout": {"dropout": 0.0},
     "width-64": {"width": 64},
     "width-256": {"width": 256},
     "carried": {"carry": True},
-    "long": {"n_states": 2**13, "n_blocks": 128, "dropout": 0.25, "carry": True, "n_iter": 20},
+    "long": {"n_states": 2**14, "n_blocks": 256, "dropout": 0.2, "carry": True, "n_iter": 15},
 }
 QUICK = ("tables", "default")
 

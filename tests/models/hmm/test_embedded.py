@@ -17,7 +17,6 @@ from undertow.models.hmm.embedded import (
     as_params,
     draw_states,
     final_sizes,
-    growth,
     split_states,
     text_batches,
 )
@@ -31,7 +30,7 @@ def some_state(seed: int = 0, width: int = 4) -> EmbeddedState:
     Z, V = SIZES.sum(), (BLOCK >= 0).sum()
     shapes = [(Z, width), (3, width), (3,), (Z, width), (Z,), (Z, width), (V, width), (V,), (Z,)]
     weights = Embeddings(*(rng.normal(size=s).astype(np.float32) for s in shapes))
-    return EmbeddedState(0, BLOCK, SIZES, np.concatenate(([0], np.cumsum(SIZES))), weights, Adam.start(weights))
+    return EmbeddedState(0, BLOCK, np.concatenate(([0], np.cumsum(SIZES))), weights, Adam.start(weights))
 
 
 def test_words_are_ordered_by_blocks() -> None:
@@ -73,16 +72,10 @@ def test_noise_parts_the_copies_and_nothing_else() -> None:
     assert_array_equal(leave[-3:], state.weights.leave[-3:])
 
 
-def test_states_grow_to_the_number_asked_for() -> None:
+def test_all_blocks_but_single_states_grow_alike() -> None:
     final = final_sizes(np.array([1, 4, 5]), 30)
-    assert final[0] == 1 and final.sum() == 30  # a boundary word keeps its single state
-    plan = growth(np.array([1, 4, 5]), final, 10)
-    assert len(plan) == 10
-    assert_array_equal(plan[0], [1, 4, 5])
-    assert_array_equal(plan[5], final)
-    for a, b in zip(plan[:-1], plan[1:], strict=True):
-        assert (a <= b).all() and (b <= final).all()
-    assert_array_equal(growth(np.array([2, 2]), np.array([9, 9]), 1)[0], [9, 9])  # one epoch has all of them
+    assert_array_equal(final, [1, 15, 14])  # a boundary word keeps its single state
+    assert_array_equal(final_sizes(np.array([2, 3]), 5), [2, 3])  # enough already
 
 
 def test_dropped_states_leave_each_block_one() -> None:

@@ -5,10 +5,10 @@ that may follow. Here they are inner products of short vectors (`kernels.chain.e
 read by some of the states only, drawn at random, so that no state can rely on a certain other one. Three steps:
 
 1. A few passes of EM on tables with few states: from noise, gradients take much longer to get as far.
-2. Gradient steps towards the expected counts of that EM, with dropped states.
+2. Gradient steps towards the expected counts of that EM, with dropped states. Then every state is copied, with a little
+   noise, until there are as many as wanted: the copies part where the text wants them to.
 3. Epochs over batches of text: the tables of the kept states, an E-step of the batch, one step of Adam by Fisher's
-   identity. At some epochs every state is split in two, with a little noise, until there are as many as wanted: early
-   epochs cost little, and the copies part where the text wants them to.
+   identity.
 
 The result is ordinary tables: queries, saving and loading are those of any other HMM.
 """
@@ -95,8 +95,7 @@ class EmbeddedState(NamedTuple):
 
     n_done: int
     word_block: NDArray[np.int32]  # (V,); −1 for a word that the text does not have
-    first_sizes: I64  # (G,) states of each block before any was split
-    first: I64  # (G + 1,) states of each block, as they are now
+    first: I64  # (G + 1,) where the states of each block begin
     weights: Embeddings
     adam: Adam
 
@@ -130,16 +129,6 @@ def final_sizes(sizes: I64, n_states: int) -> I64:
     out[many] = rest // len(many)
     out[many[: rest % len(many)]] += 1
     return out
-
-
-def growth(sizes: I64, final: I64, n_iter: int) -> list[I64]:
-    """(G,) states of each block in each epoch: doubled at even distances in the first half of the epochs."""
-    stages = [sizes]
-    while (stages[-1] < final).any():
-        stages.append(np.minimum(2 * stages[-1], final))
-    last = n_iter // 2  # the epoch from which on all states are there
-    n = len(stages)
-    return [stages[min(n - 1, (epoch * (n - 1)) // max(last, 1)) if last else n - 1] for epoch in range(n_iter)]
 
 
 def split_states(state: EmbeddedState, sizes: I64, rng: np.random.Generator) -> EmbeddedState:
@@ -237,7 +226,7 @@ def _add(a: BlockStats, b: BlockStats) -> BlockStats:
 def embedded_start(
     corpus: Corpus, options: Options, rng: np.random.Generator, engine: Engine | None, n_threads: int
 ) -> EmbeddedState:
-    """A few passes of EM on tables with few states, then embeddings that imitate its expected counts."""
+    """A few passes of EM on tables with few states, embeddings that imitate its expected counts, then all states."""
     chunks = split_chunks(corpus, min(options.n_chunks, corpus.n_sentences), options.carry)
     n_first = min(options.n_states, max(2 * options.n_blocks, FIRST_STATES))
     counts = LagCounts.from_corpus(corpus, lags=1)
@@ -274,10 +263,10 @@ def embedded_start(
         np.log(word_counts[order.ids]).astype(np.float32),
         np.log(stats.initial + 1e-3 * tokens / tokens.sum() + 1e-9).astype(np.float32),
     )
-    state = EmbeddedState(0, blocks.word_block, blocks.sizes, blocks.first, weights, Adam.start(weights))
+    state = EmbeddedState(0, blocks.word_block, blocks.first, weights, Adam.start(weights))
     for _ in range(IMITATION_DRAWS):
         state = _imitate(state, order, params.transition, stats, emission, options, rng, n_threads)
-    return state
+    return split_states(state, final_sizes(blocks.sizes, options.n_states), rng)
 
 
 def _table_statistics(params: BlockParams, shard: Shard) -> BlockStats:
@@ -416,12 +405,8 @@ def embedded_epochs(
     """Epochs over the batches in random order. The objective is the log-likelihood of a token with dropped states."""
     order, unseen = WordOrder.of(state.word_block), unseen_mass(corpus.vocabulary.counts, options.smoothing)
     batches = text_batches(corpus, options.batch_tokens, options.carry, order)
-    plan = growth(state.first_sizes, final_sizes(state.first_sizes, options.n_states), options.n_iter)
     n_steps = options.n_iter * len(batches)
-    work = [float(sizes.sum()) ** 2 for sizes in plan]  # of an epoch, nearly: that of a full transition
     for epoch in range(state.n_done, options.n_iter):
-        if (plan[epoch] != np.diff(state.first)).any():
-            state = split_states(state, plan[epoch], rng)
         log_likelihood, n_tokens = 0.0, 0
         for i, b in enumerate(rng.permutation(len(batches)).tolist()):
             rate = rate_at((epoch * len(batches) + i) / n_steps)
@@ -432,8 +417,7 @@ def embedded_epochs(
         params = as_params(state, unseen, n_threads)
         mean = log_likelihood / n_tokens
         held = mean_log_probability(params, validation, engine) if validation else None
-        done = sum(work[: epoch + 1]) / sum(work)
-        yield Iteration(mean, params, held, perplexity_remark(mean, held), partial(_same, state), done)
+        yield Iteration(mean, params, held, perplexity_remark(mean, held), partial(_same, state))
 
 
 def _same(state: EmbeddedState) -> EmbeddedState:
