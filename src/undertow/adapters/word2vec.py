@@ -132,7 +132,7 @@ def read_word2vec(path: str | Path, binary: bool | None = None) -> WordVectors:
                 words.append(word)
                 vectors[number] = row
             if f.read(2).strip(b"\n"):
-                raise FormatError(f"{place} goes on after the {n_words} words that its first line says.")
+                raise FormatError(f"{place} goes on after the {n_words} words that its first line announces.")
     except OSError as e:
         raise InputError(f"{place} cannot be read ({e.strerror}): check its name and permissions.") from None
     return WordVectors(words, vectors)

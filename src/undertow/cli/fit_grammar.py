@@ -14,18 +14,18 @@ from undertow.models.grammar.model import (
 )  # not late: --help shows its defaults, and they are written there alone
 
 OPTIONS: Options = {
-    "--nonterminals": ("n_nonterminals", click.IntRange(1), "Number of symbols of phrases."),
-    "--preterminals": ("n_preterminals", click.IntRange(1), "Number of symbols of words."),
-    "--rank": ("rank", click.IntRange(1), "Features between a rule's symbol and its children."),
-    "--init": ("init", click.Choice(["auto", *INITS]), "Where EM begins."),
-    "--restarts": ("n_restarts", click.IntRange(1), "Random starts; 5 for an agreement of trees, else 1."),
+    "--nonterminals": ("n_nonterminals", click.IntRange(1), "Number of nonterminals (symbols of phrases)."),
+    "--preterminals": ("n_preterminals", click.IntRange(1), "Number of preterminals (symbols of words)."),
+    "--rank": ("rank", click.IntRange(1), "Number of features between a symbol and its children."),
+    "--init": ("init", click.Choice(["auto", *INITS]), "Initialization of EM."),
+    "--restarts": ("n_restarts", click.IntRange(1), "Number of random starts; by default 5 for agreement, else 1."),
     "--lean": ("lean", click.Choice(LEANS), "The side to which the first trees branch."),
     "--iterations": ("n_iter", click.IntRange(1), "Passes over the text."),
-    "--chunks": ("n_chunks", click.IntRange(1), "Parts of the text after which parameters are renewed."),
+    "--chunks": ("n_chunks", click.IntRange(1), "Parts of the text; parameters are updated after each."),
     "--smoothing": ("smoothing", float, "Multiplies all pseudo-counts; 0 is maximum likelihood."),
     "--max-length": ("max_length", click.IntRange(1), "Longer sentences are left out."),
-    "--validation": ("validation", float, "Share of the text, its end, held out to stop early."),
-    "--seed": ("random_state", click.IntRange(0), "Makes the run repeatable."),
+    "--validation": ("validation", float, "Share of the text, from its end, held out for early stopping."),
+    "--seed": ("random_state", click.IntRange(0), "Seed of the random generator."),
 }
 
 

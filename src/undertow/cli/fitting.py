@@ -1,4 +1,4 @@
-"""What the verbs that fit a model share: options from the model's own defaults, a bar while it is fitted, saving."""
+"""What the commands that fit a model share: options with the model's defaults, a progress bar, saving."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Options = dict[str, tuple[str, Any, str]]  # option -> parameter of the model, t
 
 
 def model_options(model: Any, options: Options) -> Callable[[F], F]:
-    """One option a parameter, with the model's default."""
+    """One option per parameter, with the model's default."""
     defaults = model.param_defaults()
 
     def add(f: F) -> F:
@@ -49,7 +49,7 @@ def model_options(model: Any, options: Options) -> Callable[[F], F]:
 
 
 def text_options(f: F) -> F:
-    """How text is read, who works, and what becomes of the result."""
+    """How text is read, where the work runs, and how the result is shown."""
     for add in (json_option, overwrite_option, dask_options, jobs_option, reading_options):
         f = add(f)
     return f

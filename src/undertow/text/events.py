@@ -1,4 +1,4 @@
-"""Who met what, when: tables of counts of pairs over time, from tables, files or documents.
+"""Events: how often pairs of names occurred together over time, from tables, files or documents.
 
 An event is (time, row, column, count): an author used a word, a country an argument, an actor a director. Rows and
 columns are two kinds of things; a name in both means two different things. Order does not matter, duplicates are
@@ -28,7 +28,7 @@ LARGEST_COUNT = 1e15  # whole numbers up to it are exact, and so are sums of a f
 
 
 class Event(NamedTuple):
-    """How often a row met a column at a time."""
+    """How often a row and a column occurred together at a time."""
 
     time: Time
     row: str

@@ -400,7 +400,7 @@ class LagCounts:
     @classmethod
     @reread_if_replaced(MANIFEST)
     def open(cls, path: str | Path, *, verify: bool = True) -> LagCounts:
-        """Map a counts directory.
+        """Memory-map a counts directory.
 
         Parameters
         ----------

@@ -410,9 +410,9 @@ class DynamicEmbedding(Estimator):
     def movers(self, n: int = 10, *, first: Any = None, last: Any = None, significance: float = 0.05) -> Movers:
         """The entities that moved most between two steps, of those whose movement is significant.
 
-        Movement is tested with Wald's statistic on a map of its own, fitted when it is first needed: its frequencies
-        are free (with the sums of a step as frequencies, words that stay would have to move), and its covariance is
-        full; of large sets the most frequent entities are tested. See docs/dynamic.md.
+        Movement is tested with Wald's statistic on a separate map, fitted on first use: its frequencies are free (with
+        the sums of a step as frequencies, words that stay would have to move), and its covariance is full; of large
+        sets the most frequent entities are tested. See docs/dynamic.md.
 
         Parameters
         ----------
