@@ -7,7 +7,15 @@ from typing import Any
 
 import click
 
-from undertow.cli.fitting import Options, fit_and_save, model_options, open_or_read, size_of, text_options
+from undertow.cli.fitting import (
+    Options,
+    fit_and_save,
+    model_options,
+    open_or_read,
+    perplexity_facts,
+    size_of,
+    text_options,
+)
 from undertow.models.grammar.init import INITS, LEANS
 from undertow.models.grammar.model import (
     Grammar,
@@ -43,16 +51,7 @@ def command(**given: Any) -> None:
     model = Grammar(n_jobs=given["jobs"], **{parameter: given[parameter] for parameter, _, _ in OPTIONS.values()})
 
     def report(corpus: Any) -> dict[str, Any]:
-        facts = size_of(corpus) | {
-            "sentences": model.n_sentences_,
-            "passes": len(model.history_),
-            "planned_passes": model.n_iter,
-            "objective": round(model.history_[-1], 6),
-            "perplexity_in_training": round(math.exp(-model.history_[-1]), 2),
-        }
-        if model.validation_history_:
-            facts["perplexity_held_out"] = round(math.exp(-max(model.validation_history_)), 2)
-        return facts
+        return size_of(corpus) | {"sentences": model.n_sentences_} | perplexity_facts(model)
 
     fit_and_save(
         model,

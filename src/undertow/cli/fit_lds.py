@@ -71,7 +71,8 @@ def command(**given: Any) -> None:
 def open_or_count(lags: int, given: dict[str, Any], engine: Any, progress: ProgressFn, facts: dict[str, Any]) -> Any:
     """The counts to fit: those given, or those of the corpus or text, written beside the model and named in facts."""
     from undertow.recipe import name_apart
-    from undertow.text.lag_counts import COUNTS, LagCounts, counts_recipe
+    from undertow.text.counts_directory import COUNTS, counts_recipe
+    from undertow.text.lag_counts import LagCounts
 
     inputs = given["inputs"]
     kind = one_kind(inputs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import time
@@ -188,6 +189,19 @@ def hashed_inputs(names: Iterable[str]) -> list[list[str | None]]:
         about = next((path for part in (MANIFEST, CONFIG) if (path := Path(name) / part).exists()), None)
         found += hashed_files([name]) if about is None else [[Path(name).name, read_json(about).get(DIGEST)]]
     return found
+
+
+def perplexity_facts(model: Any) -> dict[str, Any]:
+    """How many passes of EM there were, and the perplexity after the last."""
+    facts = {
+        "passes": len(model.history_),
+        "planned_passes": model.n_iter,
+        "objective": round(model.history_[-1], 6),
+        "perplexity_in_training": round(math.exp(-model.history_[-1]), 2),
+    }
+    if model.validation_history_:
+        facts["perplexity_held_out"] = round(math.exp(-max(model.validation_history_)), 2)
+    return facts
 
 
 def size_of(text: Any) -> dict[str, int]:

@@ -28,6 +28,11 @@ class Rows(NamedTuple):
         return int(self.indptr[-1])
 
 
+def shard_name(lag: int, block: int) -> str:
+    """The file of one lag and block of rows."""
+    return f"lag{lag:03d}-rows{block:05d}.safetensors"
+
+
 def narrow(data: NDArray[Any]) -> NDArray[Any]:
     """Counts in 4 bytes where they fit: a pure function of the values, so equal counts give equal files."""
     if len(data) and int(data.max()) >= 2**32:

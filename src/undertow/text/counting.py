@@ -25,7 +25,7 @@ from undertow.files import read_json
 from undertow.kernels.words.pair_counts import FIRST, count_rows, positions_by_word, row_room, sum_rows
 from undertow.progress import Progress, ProgressFn
 from undertow.text.corpus import MANIFEST, OFFSETS, TOKENS, Corpus
-from undertow.text.count_shards import Rows, RowsFile, narrow, write_rows
+from undertow.text.count_shards import Rows, RowsFile, narrow, shard_name, write_rows
 
 MAX_LAGS = 255
 BLOCK_ENTRIES = 1 << 21
@@ -171,7 +171,7 @@ def count_to_files(
     n_words, n_blocks = len(corpus.vocabulary), len(edges) - 1
     source = TokenSource.of(corpus)
     runs = [(a, min(a + cut.run, corpus.n_tokens)) for a in range(0, corpus.n_tokens, cut.run)]
-    final = [[f"lag{k:03d}-rows{b:05d}.safetensors" for b in range(n_blocks)] for k in range(1, lags + 1)]
+    final = [[shard_name(k, b) for b in range(n_blocks)] for k in range(1, lags + 1)]
 
     def spill(run: int, k: int, b: int) -> Path:
         name = final[k - 1][b]

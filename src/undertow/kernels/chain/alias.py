@@ -73,7 +73,7 @@ def build_row(weights: Any, cells: Any) -> None:
 
 @njit(cache=True, nogil=True, inline="always")
 def draw_row(tables: Any, row: Any, u: Any) -> Any:
-    """The cell of a row, from 0 on, that the uniform number u in [0, 1) falls on; the row is built if this is the first.
+    """The cell of a row, from 0 on, that the uniform number u in [0, 1) falls on; an unbuilt row is built first.
 
     Inlined and without views of the table, as each would be counted in and out by atomic operations.
     """

@@ -25,7 +25,7 @@ from undertow.kernels.chain.batched import ChainParams
 from undertow.kernels.chain.block_operators import BlockLowRank, PairSparse
 from undertow.kernels.chain.blocks import Blocks, offsets
 from undertow.kernels.chain.operators import Dense, LowRank
-from undertow.kernels.overloads import implement
+from undertow.kernels.overloads import borrowed, implement
 from undertow.kernels.types import F32, I64
 
 
@@ -55,6 +55,7 @@ def sample(
 @njit(cache=True, nogil=True)
 def _ancestral(start: Any, tables: Any, stop: Any, rng: Any, states: Any, words: Any) -> Any:
     """The number of tokens drawn, or −1 if a state has no word."""
+    tables = borrowed(tables)
     state = draw_weights(start, rng.random()) if len(states) else -1
     for t in range(len(states)):
         if t > 0:
