@@ -364,7 +364,7 @@ def is_spacy_text(value: Any) -> bool:
 
 
 def _number(out: NDArray[np.uint8], bounds: NDArray[np.int64], lengths: NDArray[np.int64]) -> TokenizedText:
-    from undertow.text.tokenizer_kernel import intern_tokens
+    from undertow.text.token_types import intern_tokens
 
     ids, pool, edges, counts = intern_tokens(out, bounds)
     raw = pool.tobytes()
