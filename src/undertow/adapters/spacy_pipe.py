@@ -1,6 +1,6 @@
 """The component "undertow" of spaCy: the vectors and states of a model, in every Doc.
 
-spaCy finds it by its entry point: `nlp.add_pipe("undertow", config={"model": "news.lds"})`. A component behind it that
+spaCy finds it by its entry point: `nlp.add_pipe("undertow", config={"model": "news.lds"})`. A component after it that
 is trained, such as a tagger or text classifier, reads the vectors by the architecture "undertow.DocTensor.v1".
 """
 

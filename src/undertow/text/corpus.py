@@ -487,7 +487,7 @@ def choose_vocabulary(
 
 
 def encode_part(text: TokenizedText, vocabulary: Vocabulary) -> NDArray[np.uint32]:
-    """Local numbers to vocabulary ids, with the boundary behind every sentence if there is one."""
+    """Local numbers to vocabulary ids, with the boundary word after every sentence if there is one."""
     mapping = vocabulary.encode(t.decode("utf-8") for t in text.types)
     ids = mapping[text.ids] if len(mapping) else np.empty(0, dtype=np.uint32)
     if vocabulary.boundary_id is None:

@@ -220,7 +220,7 @@ class LagCounts:
         Parameters
         ----------
         vocabulary
-            The words of these counts, in their order, and more behind them.
+            The words of these counts, in their order, and more after them.
 
         Returns
         -------

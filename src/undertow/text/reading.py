@@ -345,7 +345,7 @@ def _json_records(
 
 
 def _pack(records: Iterable[Record], chunk_bytes: int) -> Iterator[Segment]:
-    """Records put together until they fill a chunk, and cut behind the first line that does."""
+    """Records put together until they fill a chunk, and cut after the first line that does."""
     held: list[bytes] = []
     n_held = 0
     first = 1

@@ -26,7 +26,7 @@ class LayeredScores(NamedTuple):
 def _layered_step(chain: Any, t: Any, score: Any, spare: Any, came: Any, at: Any) -> Any:
     """Layer after layer; the m-th part of `came` says which of layer m's states it came from.
 
-    That part is indexed by the new states of the layers up to m and the old ones of those behind it.
+    That part is indexed by the new states of the layers up to m and the old ones of those after it.
     """
     M, K, _ = chain.transition.shape
     n_joint = len(chain.log_norm)
