@@ -31,8 +31,7 @@ def _only_for(kind: type, implementation: Callable[..., Any]) -> Callable[..., A
     return choose
 
 
-@intrinsic
-def borrowed(typing_context: Any, value: Any) -> Any:
+def _borrowed(typing_context: Any, value: Any) -> Any:
     """The same array, or tuple of arrays and numbers, without its reference counts.
 
     For arguments of a compiled function, which its caller keeps alive, and for nothing else. Binding the parameters of
@@ -44,6 +43,9 @@ def borrowed(typing_context: Any, value: Any) -> Any:
         return _without_owner(context, builder, signature.args[0], args[0])
 
     return value(value), generate
+
+
+borrowed: Any = intrinsic(_borrowed)  # called with the value alone
 
 
 def _without_owner(context: Any, builder: Any, kind: Any, value: Any) -> Any:
