@@ -29,7 +29,7 @@ def test_the_same_corpus_is_reused_and_said_so(text: Path, tmp_path: Path, caplo
     before = stamp(tmp_path / "c")
     with caplog.at_level(logging.INFO, "undertow"):
         again, report = Corpus.build_with_report([text], tmp_path / "c", n_jobs=2, memory=1 << 30)
-    assert report.whole and report.reading.files == 1 and report.reading.bytes == text.stat().st_size
+    assert report.existing and report.reading.files == 1 and report.reading.bytes == text.stat().st_size
     assert stamp(tmp_path / "c") == before and again.n_tokens == first.n_tokens
     (line,) = caplog.messages
     assert line.startswith(str(tmp_path / "c")) and line.endswith("reused.")
@@ -39,7 +39,7 @@ def test_a_copy_of_the_text_in_another_directory_is_the_same_text(text: Path, tm
     Corpus.build([text], tmp_path / "c")
     (tmp_path / "moved").mkdir()
     (tmp_path / "moved" / "a.txt").write_bytes(text.read_bytes())
-    assert Corpus.build_with_report([tmp_path / "moved" / "a.txt"], tmp_path / "c")[1].whole
+    assert Corpus.build_with_report([tmp_path / "moved" / "a.txt"], tmp_path / "c")[1].existing
 
 
 def test_another_corpus_is_refused_with_both_values(text: Path, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Strict JSON manifests that name and hash the files of a directory, and checks of both.
 
 Corpora, counts and models all live in directories with a JSON file that names and hashes the other files. What these
-files mean is in `text.corpus`, `text.lag_counts` and `storage`; how a directory takes its name is in `atomic`.
+files mean is in `text.corpus`, `text.counts_directory` and `storage`; how a directory takes its name is in `atomic`.
 """
 
 from __future__ import annotations

@@ -423,8 +423,8 @@ def test_zstd_without_anything_to_read_it(tmp_path: Path, monkeypatch: pytest.Mo
     path = tmp_path / "a.zst"
     path.write_bytes(zstd(b"text\n"))
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    packings = [p._replace(make=None) if p.title == "zstd" else p for p in decompress._PACKINGS]
-    monkeypatch.setattr(decompress, "_PACKINGS", packings)
+    packings = [p._replace(make=None) if p.title == "zstd" else p for p in decompress._COMPRESSIONS]
+    monkeypatch.setattr(decompress, "_COMPRESSIONS", packings)
     with pytest.raises(MissingExtraError, match=r"pip install 'undertow\[arrow\]' "):
         read(path)
 
@@ -501,7 +501,7 @@ def test_json_lines() -> None:
         (b'{"text": ["a", 3]}', "is a list with other things than strings"),
         (b'{"te\\nxt": 1}', "the fields are 'te\\nxt'"),
         (b"[" * 100_000, "this JSON cannot be read"),
-        (b'{"text": "\\ud800"}', "the text holds half a character (\\ud800)"),
+        (b'{"text": "\\ud800"}', "the text holds half a surrogate pair (\\ud800)"),
         (b'{"text": "' + b"x" * 200_000 + b'"}', "longer than 150,000 bytes"),
     ],
 )

@@ -12,6 +12,7 @@ from oracles.plain_tokenizer import plain_tokenize
 from sentences import is_one_sentence
 from undertow import Tokenizer
 from undertow.errors import InputError
+from undertow.text.token_types import intern_tokens
 from undertow.text.tokenizer import (
     ABBREVIATIONS,
     NUMERIC_ABBREVIATIONS,
@@ -19,7 +20,6 @@ from undertow.text.tokenizer import (
     as_tokenizer,
     tokenizer_from,
 )
-from undertow.text.tokenizer_kernel import intern_tokens
 
 OPTIONS = [
     {},

@@ -99,8 +99,8 @@ def test_the_same_map_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_the_page_says_what_it_shows() -> None:
     text = map_page(sample_map(d=2))
     assert "8 authors and 12 words" in text and "from 1990 to 1995" in text
-    assert "ellipses show how uncertain a place is" in text
-    assert "no meaning of their own" in text
+    assert "ellipses show how uncertain a position is" in text
+    assert "Directions have no meaning" in text
     assert "time runs from left to right" in map_page(sample_map(d=1))
     assert "3 dimensions" in map_page(sample_map(d=3))
     assert " in 1990" in map_page(sample_map(n_times=1))

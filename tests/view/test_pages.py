@@ -16,7 +16,7 @@ from undertow.errors import InputError
 from undertow.view import lds_page
 from undertow.view.charts import bar_chart, curve_chart, eigenvalue_chart, half_life, rank_chart, round_ticks
 from undertow.view.document import document, save_page
-from undertow.view.index_page import Door, glimpse_of_lists, glimpse_of_reading, index_page
+from undertow.view.index_page import PageCard, index_page, preview_of_lists, preview_of_reading
 from undertow.view.lds_page import distinct_transitions, first_words, packed_words
 from undertow.view.pages import page
 from undertow.view.reader_data import read_text
@@ -129,10 +129,10 @@ def test_words_to_begin_with() -> None:
 
 
 def test_the_index() -> None:
-    glimpse = glimpse_of_reading(read_text(fitted("hmm-blocks", True), [["the", HOSTILE_WORD]]))
-    assert glimpse.count("<span class=") == 2 and "<img" not in glimpse
-    doors = [Door("a.html", "A", "Says <b>.", glimpse + glimpse_of_lists([("x:", [HOSTILE_WORD])]))]
-    text = index_page("Title", "Lead.", doors, [("Do:", "undertow view 'a b' && ls")])
+    preview = preview_of_reading(read_text(fitted("hmm-blocks", True), [["the", HOSTILE_WORD]]))
+    assert preview.count("<span class=") == 2 and "<img" not in preview
+    cards = [PageCard("a.html", "A", "Says <b>.", preview + preview_of_lists([("x:", [HOSTILE_WORD])]))]
+    text = index_page("Title", "Lead.", cards, [("Do:", "undertow view 'a b' && ls")])
     check_closed(text)
     assert 'href="a.html"' in text and "Says &lt;b&gt;." in text and "&amp;&amp; ls" in text and "<img" not in text
 

@@ -15,7 +15,7 @@ from browser import Browser
 from html_page import HOSTILE_WORD
 from page_samples import KINDS, TEXT, fitted
 from undertow.view.document import save_page
-from undertow.view.index_page import Door, index_page
+from undertow.view.index_page import PageCard, index_page
 from undertow.view.pages import page
 
 
@@ -191,7 +191,8 @@ def test_the_reader_colors_by_surprise_and_by_state(show: Any) -> None:
 
 def test_the_index_leads_to_the_pages(show: Any, pages: Path) -> None:
     save_page(page(fitted("lds")), pages / "behind.html")
-    browser = show(index_page("Title", "Lead.", [Door("behind.html", "Behind", "Says.", "")], [("Do:", "undertow")]))
-    click(browser, ".door a")
+    card = PageCard("behind.html", "Behind", "Says.", "")
+    browser = show(index_page("Title", "Lead.", [card], [("Do:", "undertow")]))
+    click(browser, ".page-card a")
     browser.wait("location.href.endsWith('behind.html') && document.readyState === 'complete'")
     assert "linear dynamical system" in text_of(browser, "h1")

@@ -54,7 +54,7 @@ class DocumentEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  #
     view
         A view of the model's `transform`; None for its default. Not with "states".
     tokenizer
-        A function from a string to tokens or to token lists; None splits strings as the model's own text was split.
+        A function from a string to tokens or to token lists; None tokenizes strings like the model's training text.
 
     Attributes
     ----------
@@ -158,7 +158,7 @@ class DocumentEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  #
         y
             Ignored.
         **fit_params
-            None are known; scikit-learn's transformers take them.
+            Accepted for scikit-learn's sake; `fit` takes none.
 
         Returns
         -------

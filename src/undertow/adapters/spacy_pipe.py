@@ -1,6 +1,6 @@
 """The component "undertow" of spaCy: the vectors and states of a model, in every Doc.
 
-spaCy finds it by its entry point: `nlp.add_pipe("undertow", config={"model": "news.lds"})`. A component behind it that
+spaCy finds it by its entry point: `nlp.add_pipe("undertow", config={"model": "news.lds"})`. A component after it that
 is trained, such as a tagger or text classifier, reads the vectors by the architecture "undertow.DocTensor.v1".
 """
 
@@ -153,7 +153,7 @@ class UndertowPipe:
                     doc[i]._.state = state
 
     def set_error_handler(self, error_handler: Callable[..., Any]) -> None:
-        """Say what becomes of errors in a Doc.
+        """Set the function that handles errors in a Doc.
 
         Parameters
         ----------
@@ -163,7 +163,7 @@ class UndertowPipe:
         self._on_error = error_handler
 
     def get_error_handler(self) -> Callable[..., Any]:
-        """What becomes of errors in a Doc.
+        """The function that handles errors in a Doc.
 
         Returns
         -------

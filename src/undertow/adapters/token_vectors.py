@@ -5,7 +5,7 @@
              bytes(tokens[token_offsets[i]:token_offsets[i + 1]]). Nothing in it is pickled.
     parquet  a row a token: sentence int64 and position int32 from 0, token string, vector list of d float32
     jsonl    a line a sentence: {"tokens": [...], "vectors": [[...], ...]}
-    text     a line a token: the token, a tab, d numbers; an empty line behind every sentence
+    text     a line per token: the token, a tab, d numbers; an empty line after every sentence
 
 Numbers in the last two have nine digits, which give back every float32.
 """

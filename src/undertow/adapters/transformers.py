@@ -32,8 +32,8 @@ class ConstraintLogitsProcessor(LogitsProcessor):  # type: ignore[misc,unused-ig
     """Reweigh the next token by the exact probability, under an HMM, that a constraint will hold.
 
     With logits of the language model p, it gives log p(v | text) + log p_HMM(constraint | text, v), normalized, so that
-    sums along a beam are log-probabilities. Tokens after which the constraint cannot hold get −inf. What it knows of a
-    hypothesis is kept by its tokens, not by its row: beams may be reordered, and key–value caches do not matter.
+    sums along a beam are log-probabilities. Tokens after which the constraint cannot hold get −inf. The state of a
+    hypothesis is looked up by its tokens, not by its row: beams may be reordered, and key–value caches do not matter.
 
     Parameters
     ----------

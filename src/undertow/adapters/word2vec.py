@@ -132,7 +132,7 @@ def read_word2vec(path: str | Path, binary: bool | None = None) -> WordVectors:
                 words.append(word)
                 vectors[number] = row
             if f.read(2).strip(b"\n"):
-                raise FormatError(f"{place} goes on after the {n_words} words that its first line says.")
+                raise FormatError(f"{place} goes on after the {n_words} words that its first line announces.")
     except OSError as e:
         raise InputError(f"{place} cannot be read ({e.strerror}): check its name and permissions.") from None
     return WordVectors(words, vectors)
@@ -185,7 +185,7 @@ def _binary_rows(f: BinaryIO, place: Path, n_words: int, d: int) -> Iterator[tup
     for number in range(n_words):
         word = bytearray()
         while (c := f.read(1)) not in (b" ", b"") and len(word) <= MAX_WORD_BYTES:
-            if word or c != b"\n":  # the line feed behind the vector before
+            if word or c != b"\n":  # the line feed after the previous vector
                 word += c
         data = f.read(4 * d)
         if c != b" " or len(data) != 4 * d:

@@ -61,7 +61,7 @@ def json_option(f: F) -> F:
 
 def markers_option(f: F) -> F:
     return click.option(
-        "--markers", is_flag=True, help="Also take the unknown word, its classes and the boundary for words."
+        "--markers", is_flag=True, help="Also list the unknown word, its classes and the boundary word."
     )(f)
 
 
@@ -230,7 +230,7 @@ def say(message: object) -> None:
 
 @contextmanager
 def reuse_said() -> Iterator[None]:
-    """Say it on standard error when what is there already is reused."""
+    """Print a line on standard error when existing output is reused."""
 
     class Say(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

@@ -1,4 +1,4 @@
-"""Compiling at first use: a line that says so, and an answer to Ctrl-C meanwhile.
+"""Compiling at first use: a line that says so, and a response to Ctrl-C meanwhile.
 
 Numba compiles a loop when it is first called and keeps the result on disk, so a cold start takes up to a minute in
 which nothing else would be seen. LLVM does not look for signals: Ctrl-C would wait until it has finished a function.
@@ -23,7 +23,7 @@ _answered = threading.Event()
 
 
 def say_when_compiling(say: Callable[[str], None]) -> None:
-    """Say it once, when Numba compiles something for the first time, if standard error is a terminal."""
+    """Print a line when Numba first compiles something, once, if standard error is a terminal."""
     global _said  # noqa: PLW0603  # once a process
     if _said or not sys.stderr.isatty():
         return

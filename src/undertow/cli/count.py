@@ -47,7 +47,8 @@ def command(**given: Any) -> None:
     INPUTS is one corpus directory; or text files, from which a corpus is first built next to the output; or several
     counts directories with the same vocabulary, which are summed. If interrupted, run the same command again to resume.
     """
-    from undertow.text.lag_counts import LagCounts, read_counts_manifest
+    from undertow.text.counts_directory import read_counts_manifest
+    from undertow.text.lag_counts import LagCounts
 
     inputs, out, overwrite = given["inputs"], Path(given["out"]), given["overwrite"]
     kind = one_kind(inputs)
@@ -79,7 +80,7 @@ def check_place(out: Path, given: dict[str, Any]) -> None:
     """Refuse a place that cannot be written before any text is read; what stands there is compared later."""
     from undertow.atomic import check_directory_target
     from undertow.recipe import read_recipe
-    from undertow.text.lag_counts import COUNTS
+    from undertow.text.counts_directory import COUNTS
 
     if not out.is_dir() or out.is_symlink() or given["overwrite"] or read_recipe(out) is None:
         check_directory_target(out, COUNTS, overwrite=given["overwrite"])

@@ -105,7 +105,7 @@ def write_pages(made: Demo, target: Path) -> list[Path]:
         "Every page is one file that works offline.",
     )
     html = {
-        "index.html": index_page(title, lead, doors(made, sentences), commands(target)),
+        "index.html": index_page(title, lead, cards(made, sentences), commands(target)),
         "reader.html": page(made.hmm, sentences),
         "hmm.html": page(made.hmm),
         "lds.html": page(made.lds),
@@ -117,9 +117,9 @@ def write_pages(made: Demo, target: Path) -> list[Path]:
     return [target / name for name in html]
 
 
-def doors(made: Demo, sentences: list[list[str]]) -> list[Any]:
-    """The pages behind the index, each with a glimpse of it."""
-    from undertow.view.index_page import Door, glimpse_of_lists, glimpse_of_reading
+def cards(made: Demo, sentences: list[list[str]]) -> list[Any]:
+    """The pages behind the index, each with a preview."""
+    from undertow.view.index_page import PageCard, preview_of_lists, preview_of_reading
     from undertow.view.reader_data import read_text
 
     river, money = (s.split() for s in SENTENCES)
@@ -131,35 +131,35 @@ def doors(made: Demo, sentences: list[list[str]]) -> list[Any]:
     vocabulary = made.corpus.vocabulary
     frequent = [w for w in vocabulary.words[vocabulary.n_special :][:200] if len(w) > 4][:10]
     return [
-        Door(
+        PageCard(
             "reader.html",
             "The reader",
             "A short text, each token by how much it surprised the HMM, with its states and what was expected.",
-            glimpse_of_reading(read_text(made.hmm, sentences)),
+            preview_of_reading(read_text(made.hmm, sentences)),
         ),
-        Door(
+        PageCard(
             "hmm.html",
             "A hidden Markov model",
             f"{made.hmm.params_.n_states} states with their words, and which follow which.",
-            glimpse_of_lists(readable_states(made.hmm, 4)),
+            preview_of_lists(readable_states(made.hmm, 4)),
         ),
-        Door(
+        PageCard(
             "lds.html",
             "A linear dynamical system",
             f"A vector for every word, and for every token in its context: words most like “{WORD}”.",
-            glimpse_of_lists(near),
+            preview_of_lists(near),
         ),
-        Door(
+        PageCard(
             "map.html",
             "A moving map",
             "Countries and their words in the UN General Debate, 1946–2014, as they move.",
-            glimpse_of_lists([("moved most from 1979 to 1997:", movers)]),
+            preview_of_lists([("moved most from 1979 to 1997:", movers)]),
         ),
-        Door(
+        PageCard(
             "corpus.html",
             "The corpus",
             f"{made.corpus.n_tokens:,} tokens of old books and court opinions, counted.",
-            glimpse_of_lists([("frequent words:", frequent)]),
+            preview_of_lists([("frequent words:", frequent)]),
         ),
     ]
 

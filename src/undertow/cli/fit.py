@@ -8,11 +8,11 @@ from undertow.cli.lazy import LazyGroup
 
 MODELS = {
     "hmm": ("undertow.cli.fit_hmm", "A hidden Markov model: a language model with many states."),
-    "fhmm": ("undertow.cli.fit_fhmm", "A factorial HMM: several states for every token, from chains side by side."),
+    "fhmm": ("undertow.cli.fit_fhmm", "A factorial HMM: parallel hidden chains, several states per token."),
     "lds": ("undertow.cli.fit_lds", "A linear dynamical system: token vectors in context."),
     "clusters": ("undertow.cli.fit_clusters", "Word clusters in a tree (Brown clusters), as a model for taggers."),
     "grammar": ("undertow.cli.fit_grammar", "A context-free grammar: a tree for every sentence."),
-    "dynamic": ("undertow.cli.fit_dynamic", "A moving map of two kinds of things, from events."),
+    "dynamic": ("undertow.cli.fit_dynamic", "A moving map of two kinds of entities, from events."),
 }
 
 

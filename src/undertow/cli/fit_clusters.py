@@ -13,8 +13,8 @@ from undertow.results.word_clusters import WordClusters  # not late: --help show
 OPTIONS: Options = {
     "--clusters": ("n_clusters", click.IntRange(1), "Number of clusters."),
     "--iterations": ("n_iter", click.IntRange(1), "Maximum number of passes over the words."),
-    "--init": ("init", click.Choice(["frequency", "random"]), "Deal words out by frequency rank, or at random."),
-    "--seed": ("random_state", click.IntRange(0), "Makes --init random repeatable."),
+    "--init": ("init", click.Choice(["frequency", "random"]), "Initial clusters: by frequency rank, or random."),
+    "--seed": ("random_state", click.IntRange(0), "Seed of --init random."),
 }
 
 

@@ -11,18 +11,18 @@ from undertow.cli.fitting import Options, fit_and_save, model_options
 from undertow.models.dynamic.model import DynamicEmbedding  # not late: --help shows its defaults
 
 OPTIONS: Options = {
-    "--dim": ("dim", click.IntRange(1), "Coordinates: 2 to look at, 5 to 10 to predict."),
+    "--dim": ("dim", click.IntRange(1), "Dimensions of the map: 2 to look at, 5 to 10 to predict."),
     "--purpose": (
         "purpose",
         click.Choice(["auto", "look", "predict"]),
         "What the map is for; auto means look for --dim up to 3, else predict.",
     ),
-    "--iterations": ("n_iter", click.IntRange(1), "Iterations that learn the drift."),
-    "--drift": ("drift", float, "Variance of a step; if not given, it is learned."),
-    "--tempering": ("tempering", float, "Worth of a count as evidence; if not given, by the purpose."),
-    "--burstiness": ("burstiness", float, "Damping of repetitions; if not given, by the purpose."),
-    "--covariance": ("covariance", click.Choice(["auto", "full", "blocks"]), "Of all entities, or of each alone."),
-    "--seed": ("random_state", click.IntRange(0), "Makes the run repeatable."),
+    "--iterations": ("n_iter", click.IntRange(1), "Maximum number of iterations that learn the drift."),
+    "--drift": ("drift", float, "Variance of a step; learned by default."),
+    "--tempering": ("tempering", float, "Weight of a count as evidence; by default chosen by --purpose."),
+    "--burstiness": ("burstiness", float, "Damping of repeated counts; by default chosen by --purpose."),
+    "--covariance": ("covariance", click.Choice(["auto", "full", "blocks"]), "Joint, or one block per entity."),
+    "--seed": ("random_state", click.IntRange(0), "Seed of the random generator."),
 }
 
 

@@ -13,14 +13,14 @@ OPTIONS: Options = {
     "--layers": ("n_layers", click.IntRange(1), "Number of hidden chains."),
     "--states": ("n_states", click.IntRange(1), "States of each chain."),
     "--inference": ("inference", click.Choice(["auto", "exact", "variational"]), "auto: exact to 10,000 joint states."),
-    "--bound": ("bound", click.Choice(["tilted", "jensen", "mean_field"]), "What variational inference climbs."),
+    "--bound": ("bound", click.Choice(["tilted", "jensen", "mean_field"]), "Objective of variational inference."),
     "--iterations": ("n_iter", click.IntRange(1), "Passes over the text."),
     "--batch-size": ("batch_size", click.IntRange(1), "Tokens between two updates of the parameters."),
-    "--sweeps": ("max_sweeps", click.IntRange(1), "Most variational sweeps over a sentence."),
-    "--smoothing": ("smoothing", click.FloatRange(0), "Pseudo-counts a word."),
-    "--init": ("init", click.Choice(["clusters", "lds", "random"]), "Where EM begins."),
-    "--validation": ("validation", float, "Share of the text, its end, held out to stop early."),
-    "--seed": ("random_state", click.IntRange(0), "Makes the run repeatable."),
+    "--sweeps": ("max_sweeps", click.IntRange(1), "Maximum variational sweeps per sentence."),
+    "--smoothing": ("smoothing", click.FloatRange(0), "Pseudo-counts per word."),
+    "--init": ("init", click.Choice(["clusters", "lds", "random"]), "Initialization of EM."),
+    "--validation": ("validation", float, "Share of the text, from its end, held out for early stopping."),
+    "--seed": ("random_state", click.IntRange(0), "Seed of the random generator."),
 }
 
 

@@ -7,25 +7,33 @@ from typing import Any
 
 import click
 
-from undertow.cli.fitting import Options, fit_and_save, model_options, open_or_read, size_of, text_options
+from undertow.cli.fitting import (
+    Options,
+    fit_and_save,
+    model_options,
+    open_or_read,
+    perplexity_facts,
+    size_of,
+    text_options,
+)
 from undertow.models.grammar.init import INITS, LEANS
 from undertow.models.grammar.model import (
     Grammar,
 )  # not late: --help shows its defaults, and they are written there alone
 
 OPTIONS: Options = {
-    "--nonterminals": ("n_nonterminals", click.IntRange(1), "Number of symbols of phrases."),
-    "--preterminals": ("n_preterminals", click.IntRange(1), "Number of symbols of words."),
-    "--rank": ("rank", click.IntRange(1), "Features between a rule's symbol and its children."),
-    "--init": ("init", click.Choice(["auto", *INITS]), "Where EM begins."),
-    "--restarts": ("n_restarts", click.IntRange(1), "Random starts; 5 for an agreement of trees, else 1."),
+    "--nonterminals": ("n_nonterminals", click.IntRange(1), "Number of nonterminals (symbols of phrases)."),
+    "--preterminals": ("n_preterminals", click.IntRange(1), "Number of preterminals (symbols of words)."),
+    "--rank": ("rank", click.IntRange(1), "Number of features between a symbol and its children."),
+    "--init": ("init", click.Choice(["auto", *INITS]), "Initialization of EM."),
+    "--restarts": ("n_restarts", click.IntRange(1), "Number of random starts; by default 5 for agreement, else 1."),
     "--lean": ("lean", click.Choice(LEANS), "The side to which the first trees branch."),
     "--iterations": ("n_iter", click.IntRange(1), "Passes over the text."),
-    "--chunks": ("n_chunks", click.IntRange(1), "Parts of the text after which parameters are renewed."),
+    "--chunks": ("n_chunks", click.IntRange(1), "Parts of the text; parameters are updated after each."),
     "--smoothing": ("smoothing", float, "Multiplies all pseudo-counts; 0 is maximum likelihood."),
     "--max-length": ("max_length", click.IntRange(1), "Longer sentences are left out."),
-    "--validation": ("validation", float, "Share of the text, its end, held out to stop early."),
-    "--seed": ("random_state", click.IntRange(0), "Makes the run repeatable."),
+    "--validation": ("validation", float, "Share of the text, from its end, held out for early stopping."),
+    "--seed": ("random_state", click.IntRange(0), "Seed of the random generator."),
 }
 
 
@@ -43,16 +51,7 @@ def command(**given: Any) -> None:
     model = Grammar(n_jobs=given["jobs"], **{parameter: given[parameter] for parameter, _, _ in OPTIONS.values()})
 
     def report(corpus: Any) -> dict[str, Any]:
-        facts = size_of(corpus) | {
-            "sentences": model.n_sentences_,
-            "passes": len(model.history_),
-            "planned_passes": model.n_iter,
-            "objective": round(model.history_[-1], 6),
-            "perplexity_in_training": round(math.exp(-model.history_[-1]), 2),
-        }
-        if model.validation_history_:
-            facts["perplexity_held_out"] = round(math.exp(-max(model.validation_history_)), 2)
-        return facts
+        return size_of(corpus) | {"sentences": model.n_sentences_} | perplexity_facts(model)
 
     fit_and_save(
         model,

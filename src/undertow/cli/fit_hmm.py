@@ -7,30 +7,38 @@ from typing import Any
 
 import click
 
-from undertow.cli.fitting import Options, fit_and_save, model_options, open_or_read, size_of, text_options
+from undertow.cli.fitting import (
+    Options,
+    fit_and_save,
+    model_options,
+    open_or_read,
+    perplexity_facts,
+    size_of,
+    text_options,
+)
 from undertow.models.hmm.model import HMM  # not late: --help shows its defaults, and they are written there alone
 
 OPTIONS: Options = {
     "--states": ("n_states", click.IntRange(1), "Number of hidden states."),
-    "--blocks": ("n_blocks", click.IntRange(1), "Blocks of words and states; if not given, chosen by the states."),
-    "--rank": ("rank", click.IntRange(1), "Rank of the transition; if not given, full."),
-    "--band": ("band", click.IntRange(0), "Half-width of a band beside the low rank, without blocks."),
-    "--init": ("init", click.Choice(["auto", "clusters", "spectral", "random"]), "Where EM begins."),
+    "--blocks": ("n_blocks", click.IntRange(1), "Blocks of words and states; by default chosen by --states."),
+    "--rank": ("rank", click.IntRange(1), "Rank of the transition; full by default."),
+    "--band": ("band", click.IntRange(0), "Half-width of a band added to the low rank, without blocks."),
+    "--init": ("init", click.Choice(["auto", "clusters", "spectral", "random"]), "Initialization of EM."),
     "--parameterization": (
         "parameterization",
         click.Choice(["auto", "table", "neural"]),
         "Tables by EM, or tied through embeddings; auto: tied for many states and 100,000 tokens or more.",
     ),
-    "--width": ("width", click.IntRange(1), "Of the embeddings."),
+    "--width": ("width", click.IntRange(1), "Width of the embeddings, if tied."),
     "--dropout": ("dropout", click.FloatRange(0, 0.95), "Share of states dropped in each batch, if tied."),
-    "--batch-tokens": ("batch_tokens", click.IntRange(1), "Tokens for each gradient step, if tied."),
-    "--features": ("features", click.Choice(["learned", "orthogonal", "fourier"]), "Of a neural low rank."),
+    "--batch-tokens": ("batch_tokens", click.IntRange(1), "Tokens per gradient step, if tied."),
+    "--features": ("features", click.Choice(["learned", "orthogonal", "fourier"]), "Feature map of a neural low rank."),
     "--iterations": ("n_iter", click.IntRange(1), "Passes over the text."),
-    "--chunks": ("n_chunks", click.IntRange(1), "Parts of the text after which parameters are renewed."),
+    "--chunks": ("n_chunks", click.IntRange(1), "Parts of the text; parameters are updated after each."),
     "--smoothing": ("smoothing", float, "Multiplies all pseudo-counts; 0 is maximum likelihood."),
-    "--validation": ("validation", float, "Share of the text, its end, held out to stop early."),
+    "--validation": ("validation", float, "Share of the text, from its end, held out for early stopping."),
     "--carry": ("carry", bool, "Carry the state from sentence to sentence."),
-    "--seed": ("random_state", click.IntRange(0), "Makes the run repeatable."),
+    "--seed": ("random_state", click.IntRange(0), "Seed of the random generator."),
 }
 
 
@@ -48,16 +56,7 @@ def command(**given: Any) -> None:
     model = HMM(n_jobs=given["jobs"], **{parameter: given[parameter] for parameter, _, _ in OPTIONS.values()})
 
     def report(corpus: Any) -> dict[str, Any]:
-        facts = size_of(corpus) | {
-            "states": model.params_.n_states,
-            "passes": len(model.history_),
-            "planned_passes": model.n_iter,
-            "objective": round(model.history_[-1], 6),
-            "perplexity_in_training": round(math.exp(-model.history_[-1]), 2),
-        }
-        if model.validation_history_:
-            facts["perplexity_held_out"] = round(math.exp(-max(model.validation_history_)), 2)
-        return facts
+        return size_of(corpus) | {"states": model.params_.n_states} | perplexity_facts(model)
 
     fit_and_save(
         model,

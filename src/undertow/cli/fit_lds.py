@@ -21,15 +21,15 @@ from undertow.models.lds.model import LDS  # not late: --help shows its defaults
 from undertow.progress import ProgressFn
 
 OPTIONS: Options = {
-    "--components": ("n_components", click.IntRange(1), "Width of the hidden state."),
+    "--components": ("n_components", click.IntRange(1), "Dimension of the hidden state."),
     "--iterations": ("n_iter", click.IntRange(0), "EM iterations within the reduced basis."),
     "--full-iterations": ("n_full", click.IntRange(0), "EM iterations over the whole vocabulary, after these."),
-    "--lags": ("lags", click.IntRange(1, 255), "Learn from pairs 1..LAGS apart."),
-    "--ssid-lags": ("ssid_lags", click.IntRange(1), "Lags of the start, from 2 to (LAGS + 1) / 2."),
-    "--kappa": ("kappa", float, "Smoothing, in pseudo-counts a word; if not given, the mean count of a word."),
-    "--noise": ("noise", click.Choice(["dropout", "uniform"]), "What the pseudo-counts stand for."),
+    "--lags": ("lags", click.IntRange(1, 255), "Learn from word pairs 1 to LAGS tokens apart."),
+    "--ssid-lags": ("ssid_lags", click.IntRange(1), "Lags of subspace identification, 2 to (LAGS + 1) / 2."),
+    "--kappa": ("kappa", float, "Smoothing, in pseudo-counts per word; by default the mean count of a word."),
+    "--noise": ("noise", click.Choice(["dropout", "uniform"]), "Form of the smoothing."),
     "--init": ("init", click.Choice(["ssid", "random"]), "Start from subspace identification, or at random."),
-    "--seed": ("random_state", click.IntRange(0), "Makes the run repeatable."),
+    "--seed": ("random_state", click.IntRange(0), "Seed of the random generator."),
 }
 
 
@@ -71,7 +71,8 @@ def command(**given: Any) -> None:
 def open_or_count(lags: int, given: dict[str, Any], engine: Any, progress: ProgressFn, facts: dict[str, Any]) -> Any:
     """The counts to fit: those given, or those of the corpus or text, written beside the model and named in facts."""
     from undertow.recipe import name_apart
-    from undertow.text.lag_counts import COUNTS, LagCounts, counts_recipe
+    from undertow.text.counts_directory import COUNTS, counts_recipe
+    from undertow.text.lag_counts import LagCounts
 
     inputs = given["inputs"]
     kind = one_kind(inputs)

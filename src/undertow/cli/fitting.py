@@ -1,8 +1,9 @@
-"""What the verbs that fit a model share: options from the model's own defaults, a bar while it is fitted, saving."""
+"""What the commands that fit a model share: options with the model's defaults, a progress bar, saving."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import time
@@ -33,7 +34,7 @@ Options = dict[str, tuple[str, Any, str]]  # option -> parameter of the model, t
 
 
 def model_options(model: Any, options: Options) -> Callable[[F], F]:
-    """One option a parameter, with the model's default."""
+    """One option per parameter, with the model's default."""
     defaults = model.param_defaults()
 
     def add(f: F) -> F:
@@ -49,7 +50,7 @@ def model_options(model: Any, options: Options) -> Callable[[F], F]:
 
 
 def text_options(f: F) -> F:
-    """How text is read, who works, and what becomes of the result."""
+    """How text is read, where the work runs, and how the result is shown."""
     for add in (json_option, overwrite_option, dask_options, jobs_option, reading_options):
         f = add(f)
     return f
@@ -188,6 +189,19 @@ def hashed_inputs(names: Iterable[str]) -> list[list[str | None]]:
         about = next((path for part in (MANIFEST, CONFIG) if (path := Path(name) / part).exists()), None)
         found += hashed_files([name]) if about is None else [[Path(name).name, read_json(about).get(DIGEST)]]
     return found
+
+
+def perplexity_facts(model: Any) -> dict[str, Any]:
+    """How many passes of EM there were, and the perplexity after the last."""
+    facts = {
+        "passes": len(model.history_),
+        "planned_passes": model.n_iter,
+        "objective": round(model.history_[-1], 6),
+        "perplexity_in_training": round(math.exp(-model.history_[-1]), 2),
+    }
+    if model.validation_history_:
+        facts["perplexity_held_out"] = round(math.exp(-max(model.validation_history_)), 2)
+    return facts
 
 
 def size_of(text: Any) -> dict[str, int]:

@@ -51,7 +51,8 @@ def condensed(facts: dict[str, Any]) -> dict[str, Any]:
 
 def describe(path: Path) -> dict[str, Any]:
     from undertow.storage import CONFIG, inspect_model
-    from undertow.text import corpus, lag_counts
+    from undertow.text import corpus, counts_directory
+    from undertow.text.lag_counts import LagCounts
 
     if (path / CONFIG).exists():
         return inspect_model(path)
@@ -61,9 +62,9 @@ def describe(path: Path) -> dict[str, Any]:
         )
     from undertow.files import read_json
 
-    if read_json(path / corpus.MANIFEST).get("format") == lag_counts.FORMAT:
-        counts = lag_counts.LagCounts.open(path, verify=False)
-        manifest = lag_counts.read_counts_manifest(path)
+    if read_json(path / corpus.MANIFEST).get("format") == counts_directory.FORMAT:
+        counts = LagCounts.open(path, verify=False)
+        manifest = counts_directory.read_counts_manifest(path)
         return {
             "kind": "counts",
             "tokens": counts.n_tokens,

@@ -41,7 +41,7 @@ VERBS = {
     "transitions": ("undertow.cli.transitions", "List the strongest transitions of a model."),
     "neighbors": ("undertow.cli.neighbors", "List the nearest neighbors of a word, or of a token in its sentence."),
     "tag": ("undertow.cli.tag", "Train, evaluate and apply taggers."),
-    "view": ("undertow.cli.view", "Write a model, or a text as it reads it, as an HTML page."),
+    "view": ("undertow.cli.view", "Write an HTML page of a model, or of a text as the model reads it."),
     "export": ("undertow.cli.export", "Export word vectors or a map to other formats."),
     "links": ("undertow.cli.links", "Predict the links of the next time step."),
     "inspect": ("undertow.cli.inspect", "Describe a corpus, counts or model directory."),

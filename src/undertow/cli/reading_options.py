@@ -68,6 +68,20 @@ RULE_OPTIONS = (
         help="whole: keep web addresses, hashtags, mentions and emoji; split: take them apart.",
     ),
 )
+COLUMN_OPTION = click.option(
+    "--column",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Column of the words in CoNLL and TSV files.",
+)
+BAD_UTF8_OPTION = click.option(
+    "--on-bad-utf8",
+    type=click.Choice(["strict", "replace", "skip"]),
+    default="strict",
+    show_default=True,
+    help="What to do with bytes that are not UTF-8.",
+)
 TEXT_OPTIONS = (
     click.option(
         "--format",
@@ -83,20 +97,8 @@ TEXT_OPTIONS = (
         show_default=True,
         help="Field of JSON lines that holds the text; a.b is field b of object a.",
     ),
-    click.option(
-        "--column",
-        type=click.IntRange(1),
-        default=1,
-        show_default=True,
-        help="Column of the words in CoNLL and TSV files.",
-    ),
-    click.option(
-        "--on-bad-utf8",
-        type=click.Choice(["strict", "replace", "skip"]),
-        default="strict",
-        show_default=True,
-        help="What to do with bytes that are not UTF-8.",
-    ),
+    COLUMN_OPTION,
+    BAD_UTF8_OPTION,
     click.option(
         "--wrapped",
         is_flag=True,

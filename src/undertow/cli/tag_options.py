@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from undertow.cli.reading_options import BAD_UTF8_OPTION, COLUMN_OPTION
 from undertow.errors import InputError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -28,20 +29,8 @@ class TagColumn(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # gen
 
 def labelled_options(f: F) -> F:
     for option in (
-        click.option(
-            "--on-bad-utf8",
-            type=click.Choice(["strict", "replace", "skip"]),
-            default="strict",
-            show_default=True,
-            help="What to do with bytes that are not UTF-8.",
-        ),
-        click.option(
-            "--column",
-            type=click.IntRange(1),
-            default=1,
-            show_default=True,
-            help="Column of the words in CoNLL and TSV files.",
-        ),
+        BAD_UTF8_OPTION,
+        COLUMN_OPTION,
         click.option(
             "--format",
             "format_",

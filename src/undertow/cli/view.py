@@ -41,7 +41,7 @@ def command(
     facts: dict[str, Any] = {}
     names = [given["row_name"], given["column_name"]]
     if any(names) and not hasattr(opened, "map_data"):
-        raise click.UsageError(f"--row-name and --column-name are of maps, and {model} has none.")
+        raise click.UsageError(f"--row-name and --column-name apply to maps only, and {model} is not one.")
     if inputs:
         sentences = first_sentences(inputs, with_model_tokenizer(given, opened))
         html = page(opened, sentences, title=title)

@@ -358,7 +358,7 @@ class Matches(_Described):
     ----------
     pattern
         Words separated by spaces; `.` is any word, `{river|sea}` one of these and `{^river|sea}` any but these, `( | )`
-        groups and alternatives, and `*`, `+`, `?`, `{2}`, `{2,4}` directly behind one of them repeat it. A backslash
+        groups and alternatives, and `*`, `+`, `?`, `{2}`, `{2,4}` directly after one of them repeat it. A backslash
         before a sign makes it part of a word: `\.` is the full stop.
 
     Examples

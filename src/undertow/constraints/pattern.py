@@ -7,7 +7,7 @@
              | "{" word "|" … "}"    one of these words
              | "{^" word "|" … "}"   any word but these
              | "(" pattern ")"
-    times    = "*" | "+" | "?" | "{" number "}" | "{" number "," number? "}"     directly behind the atom
+    times    = "*" | "+" | "?" | "{" number "}" | "{" number "," number? "}"     directly after the atom
 
 Words are separated by spaces. `( ) { } | * + ? \\` are signs, and a full stop that stands alone; a backslash makes any
 character part of a word, so that `\\.` is the full stop as a word and `U.S.` needs none.
@@ -47,7 +47,7 @@ class _Reader:
         while at < len(self.pattern):
             found = _TOKEN.match(self.pattern, at)
             if found is None:
-                raise self.fail("a backslash with nothing behind it", at)
+                raise self.fail("a backslash with nothing after it", at)
             if found.lastgroup != "space":
                 return _Token(found[0], at, found.lastgroup == "sign")
             at = found.end()

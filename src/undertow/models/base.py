@@ -313,7 +313,7 @@ def check_engine(who: str, engine: object) -> None:
 
 
 def extend_corpus(vocabulary: Vocabulary, X: Any, new_words: int | None) -> Corpus:
-    """Text as a corpus over the words of `vocabulary` and, behind them, its own new words, by falling count.
+    """Text as a corpus over the words of `vocabulary` and, after them, its own new words, by falling count.
 
     Parameters
     ----------

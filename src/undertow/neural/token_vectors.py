@@ -19,7 +19,7 @@ class PaddedTokens(NamedTuple):
     Attributes
     ----------
     vectors
-        (B, T, d), zeros behind the end of a sentence.
+        (B, T, d), zeros after the end of a sentence.
     mask
         (B, T), True where there is a token.
     """

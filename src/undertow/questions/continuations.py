@@ -30,7 +30,7 @@ class Context(NamedTuple):
     params: Params
     vocabulary: Vocabulary
     start: NDArray[Any]  # (Z,) distribution of the first state of the text
-    following: list[int]  # words behind the text
+    following: list[int]  # words after the text
 
     def possible(self) -> NDArray[np.bool_]:
         """(V,) words that the text may have: all but the boundary."""

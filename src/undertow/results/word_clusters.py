@@ -1,4 +1,4 @@
-"""Word clusters in a binary tree, as Brown clusters: words with similar neighbours share a bit string.
+"""Word clusters in a binary tree, as Brown clusters: words with similar neighbors share a bit string.
 
 Two steps. The exchange algorithm (`kernels.words.exchange`) assigns every word to one of G classes so that a class
 bigram model makes the text most probable; then the classes are merged two by two, always the pair that loses least

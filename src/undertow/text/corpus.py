@@ -2,7 +2,7 @@
 
 On disk it is a directory: `tokens.bin` (uint32, little-endian), `offsets.bin` (int64; sentence s is tokens
 offsets[s] to offsets[s + 1]), `vocabulary.txt`, and `manifest.json`, written last, with sizes and hashes.
-How a directory comes to be is in `corpus_build`.
+`corpus_build` writes such a directory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 FORMAT = "undertow corpus"
 VERSION = 1
 TOKENS, OFFSETS, VOCABULARY, MANIFEST = "tokens.bin", "offsets.bin", "vocabulary.txt", "manifest.json"
-SCAN = 1 << 22  # numbers looked at in one go: their answers fit the processor's cache
+SCAN = 1 << 22  # numbers checked at a time: the results fit the processor's cache
 
 # what a manifest says beside its format, version, files and digest
 FIELDS: Fields = {
@@ -370,7 +370,7 @@ class Corpus:
 
     @classmethod
     def build_with_report(cls, inputs: Any, path: str | Path, **options: Any) -> tuple[Corpus, BuildReport]:
-        """Like `build`, but also return what was met while reading.
+        """Like `build`, but also return a report of what was read.
 
         Parameters
         ----------
@@ -487,7 +487,7 @@ def choose_vocabulary(
 
 
 def encode_part(text: TokenizedText, vocabulary: Vocabulary) -> NDArray[np.uint32]:
-    """Local numbers to vocabulary ids, with the boundary behind every sentence if there is one."""
+    """Local numbers to vocabulary ids, with the boundary word after every sentence if there is one."""
     mapping = vocabulary.encode(t.decode("utf-8") for t in text.types)
     ids = mapping[text.ids] if len(mapping) else np.empty(0, dtype=np.uint32)
     if vocabulary.boundary_id is None:

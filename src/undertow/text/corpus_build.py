@@ -60,12 +60,12 @@ VOCABULARY_BYTES = 400  # of a word kept: ranked, in the list, in the table, and
 
 
 class BuildReport(NamedTuple):
-    """What a build read and met."""
+    """What a build read: counts of files, lines and problems, and of parts."""
 
     reading: ReadingReport
     parts: int  # pieces the text was cut into
     reused: int  # of these, made by an earlier run that did not finish
-    whole: bool = False  # the corpus was there already, made from the same files with the same options
+    existing: bool = False  # the corpus was there already, made from the same files with the same options
 
 
 class Job(NamedTuple):
@@ -166,7 +166,7 @@ def build_corpus(
     if check_target(path, CORPUS, made, overwrite=overwrite) is Target.REUSE:
         manifest = Corpus.open(path).manifest  # with its hashes checked
         found = ReadingReport(len(sources), manifest["text_bytes"], 0, manifest["cut_lines"], manifest["bad_utf8"])
-        return BuildReport(found, 0, 0, whole=True)
+        return BuildReport(found, 0, 0, existing=True)
     with resumable_staging(path, PART, "building a corpus") as staging:
         report = ReadingReport()
         total = sum(os.path.getsize(s) for s in sources if s != "-") if "-" not in sources else None

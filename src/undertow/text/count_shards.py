@@ -28,6 +28,11 @@ class Rows(NamedTuple):
         return int(self.indptr[-1])
 
 
+def shard_name(lag: int, block: int) -> str:
+    """The file of one lag and block of rows."""
+    return f"lag{lag:03d}-rows{block:05d}.safetensors"
+
+
 def narrow(data: NDArray[Any]) -> NDArray[Any]:
     """Counts in 4 bytes where they fit: a pure function of the values, so equal counts give equal files."""
     if len(data) and int(data.max()) >= 2**32:
@@ -36,7 +41,7 @@ def narrow(data: NDArray[Any]) -> NDArray[Any]:
 
 
 def write_rows(path: Path, rows: Rows) -> None:
-    """Write so that the file is either absent or whole; the arrays are written where they lie, without a copy."""
+    """Write so that the file is either absent or whole; the arrays are written without a copy."""
     data = narrow(rows.data)
     tmp = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     write_tensors(
@@ -62,7 +67,7 @@ def check_rows(rows: Rows, n_words: int, most: int) -> str | None:
     entry takes about 2 ns.
     """
     for start in range(0, rows.nnz, SCAN):
-        # one entry before the piece too, so that its first column has its neighbour
+        # one entry before the piece too, so that its first column has its neighbor
         columns = np.asarray(rows.indices[max(start - 1, 0) : start + SCAN])
         counts = rows.data[start : start + SCAN]
         if int(columns.max()) >= n_words:

@@ -1,4 +1,4 @@
-"""Counting pairs within a memory budget, on any engine, in a state that survives a kill.
+"""Counting pairs within a memory budget, on any engine, resumable after a kill.
 
 The vocabulary is cut into blocks of rows whose sparse rows cannot exceed `BLOCK_ENTRIES` a lag; where the cuts are
 depends on the counts of the words alone. A shard of work is one block of rows over one run of tokens. When one run
@@ -25,7 +25,7 @@ from undertow.files import read_json
 from undertow.kernels.words.pair_counts import FIRST, count_rows, positions_by_word, row_room, sum_rows
 from undertow.progress import Progress, ProgressFn
 from undertow.text.corpus import MANIFEST, OFFSETS, TOKENS, Corpus
-from undertow.text.count_shards import Rows, RowsFile, narrow, write_rows
+from undertow.text.count_shards import Rows, RowsFile, narrow, shard_name, write_rows
 
 MAX_LAGS = 255
 BLOCK_ENTRIES = 1 << 21
@@ -35,7 +35,7 @@ WORKER_BYTES = 220 << 20  # a fresh interpreter with NumPy, Numba and the compil
 
 
 class TokenSource(NamedTuple):
-    """Where a worker finds the tokens: a corpus directory that it can see too, or the arrays themselves."""
+    """Where a worker reads the tokens: a corpus directory that it can see too, or the arrays themselves."""
 
     key: str  # what the tokens are
     directory: str | None
@@ -171,7 +171,7 @@ def count_to_files(
     n_words, n_blocks = len(corpus.vocabulary), len(edges) - 1
     source = TokenSource.of(corpus)
     runs = [(a, min(a + cut.run, corpus.n_tokens)) for a in range(0, corpus.n_tokens, cut.run)]
-    final = [[f"lag{k:03d}-rows{b:05d}.safetensors" for b in range(n_blocks)] for k in range(1, lags + 1)]
+    final = [[shard_name(k, b) for b in range(n_blocks)] for k in range(1, lags + 1)]
 
     def spill(run: int, k: int, b: int) -> Path:
         name = final[k - 1][b]
@@ -371,7 +371,7 @@ def _read_run(shard: CountShard) -> Run:
     if source.directory is not None:
         directory = Path(source.directory)
         try:
-            # read, not mapped: what is mapped is not in our hands when memory is short
+            # read, not mapped: mapped pages would count against the memory limit
             tokens = np.fromfile(directory / TOKENS, dtype="<u4", count=shard.stop - begin, offset=4 * begin)
             offsets: NDArray[np.int64] = np.memmap(directory / OFFSETS, dtype="<i8", mode="r")
         except OSError as e:

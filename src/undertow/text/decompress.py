@@ -69,7 +69,7 @@ else:
     _make_zstd, _ZstdError = zstd.ZstdDecompressor, zstd.ZstdError
 
 
-class _Packing(NamedTuple):
+class _Compression(NamedTuple):
     """A way files are compressed: what it is called, how its files are named, how they begin and what reads them."""
 
     title: str
@@ -78,13 +78,13 @@ class _Packing(NamedTuple):
     make: Callable[[], _Decompressor] | None
 
 
-_PACKINGS = (
-    _Packing("gzip", ".gz", re.compile(rb"\x1f\x8b\x08"), _Gunzip),
+_COMPRESSIONS = (
+    _Compression("gzip", ".gz", re.compile(rb"\x1f\x8b\x08"), _Gunzip),
     # "BZh9" alone could begin a text: the block or end mark must follow
-    _Packing("bzip2", ".bz2", re.compile(rb"BZh[1-9](?:1AY&SY|\x17\x72\x45\x38\x50\x90)"), bz2.BZ2Decompressor),
-    _Packing("xz", ".xz", re.compile(rb"\xfd7zXZ\x00"), lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ)),
+    _Compression("bzip2", ".bz2", re.compile(rb"BZh[1-9](?:1AY&SY|\x17\x72\x45\x38\x50\x90)"), bz2.BZ2Decompressor),
+    _Compression("xz", ".xz", re.compile(rb"\xfd7zXZ\x00"), lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ)),
     # the second is a skippable frame, with which parallel zstd writers begin
-    _Packing("zstd", ".zst", re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"), _make_zstd),
+    _Compression("zstd", ".zst", re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"), _make_zstd),
 )
 
 _NOT_TEXT = (
@@ -105,9 +105,9 @@ def shown(name: str) -> str:
     return name if name.isprintable() else repr(name)
 
 
-def packing_suffix(name: str) -> str:
+def compression_suffix(name: str) -> str:
     """The compression suffix a file name ends in, or nothing."""
-    return next((p.suffix for p in _PACKINGS if name.lower().endswith(p.suffix)), "")
+    return next((p.suffix for p in _COMPRESSIONS if name.lower().endswith(p.suffix)), "")
 
 
 class Source:
@@ -174,8 +174,8 @@ def why_unopened(name: str, error: OSError) -> str:
 
 def uncompressed_blocks(source: Source) -> Iterator[bytes]:
     """The blocks of a source, decompressed if its first bytes say so; refuses what is plainly no UTF-8."""
-    packing = _packing_of(source)
-    blocks = _plain(source) if packing is None else _unpack(source, packing)
+    compression = _compression_of(source)
+    blocks = _plain(source) if compression is None else _unpack(source, compression)
     first: list[bytes] = []
     for block in blocks:
         first.append(block)
@@ -189,12 +189,12 @@ def uncompressed_blocks(source: Source) -> Iterator[bytes]:
     yield from blocks
 
 
-def _packing_of(source: Source) -> _Packing | None:
+def _compression_of(source: Source) -> _Compression | None:
     head = source.peek(16)
-    found = next((p for p in _PACKINGS if p.magic.match(head)), None)
-    named = packing_suffix(source.name)
+    found = next((p for p in _COMPRESSIONS if p.magic.match(head)), None)
+    named = compression_suffix(source.name)
     if found is None and named:
-        title = next(p.title for p in _PACKINGS if p.suffix == named)
+        title = next(p.title for p in _COMPRESSIONS if p.suffix == named)
         what = "is empty: fetch it again" if not head else f"is not {title}: rename it or fetch it again"
         raise InputError(f"{shown(source.name)} is named {named} but {what}.")
     return found
@@ -205,28 +205,29 @@ def _plain(source: Source) -> Iterator[bytes]:
         yield block
 
 
-def _unpack(source: Source, packing: _Packing) -> Iterator[bytes]:
+def _unpack(source: Source, compression: _Compression) -> Iterator[bytes]:
     """Decompress a source, all its members one after another, and tell where it breaks off."""
     n_out = 0
     try:
-        blocks = _arrow_zstd_blocks(source) if packing.make is None else _members(source, packing, packing.make)
+        make = compression.make
+        blocks = _arrow_zstd_blocks(source) if make is None else _members(source, compression, make)
         for block in blocks:
             n_out += len(block)
             yield block
     except EOFError:
         raise InputError(
-            f"{shown(source.name)} ends in the middle of its {packing.title} stream after {n_out:,} bytes of "
+            f"{shown(source.name)} ends in the middle of its {compression.title} stream after {n_out:,} bytes of "
             "text: fetch it again."
         ) from None
     except (zlib.error, lzma.LZMAError, OSError, _ZstdError, _DamagedError) as e:
         reason = " ".join(str(e).split()).rstrip(".")
         raise InputError(
-            f"{shown(source.name)} is damaged, its {packing.title} stream breaks after {n_out:,} bytes of "
+            f"{shown(source.name)} is damaged, its {compression.title} stream breaks after {n_out:,} bytes of "
             f"text ({reason}): fetch it again."
         ) from None
 
 
-def _members(source: Source, packing: _Packing, make: Callable[[], _Decompressor]) -> Iterator[bytes]:
+def _members(source: Source, compression: _Compression, make: Callable[[], _Decompressor]) -> Iterator[bytes]:
     """The text of every member of a stream; raises EOFError when the source ends within one."""
     data = source.read(READ_BYTES)
     while data:
@@ -238,15 +239,15 @@ def _members(source: Source, packing: _Packing, make: Callable[[], _Decompressor
                 yield block
             elif not decompressor.eof and not (data := source.read(READ_BYTES)):
                 raise EOFError
-        data = _next_member(source, packing, decompressor.unused_data)
+        data = _next_member(source, compression, decompressor.unused_data)
 
 
-def _next_member(source: Source, packing: _Packing, data: bytes) -> bytes:
+def _next_member(source: Source, compression: _Compression, data: bytes) -> bytes:
     """The start of the next member, or nothing at the end; zeros between and after members are padding."""
     data = data.lstrip(b"\0")
     while len(data) < 16 and (more := source.read(READ_BYTES)):
         data = (data + more).lstrip(b"\0")
-    if data and not packing.magic.match(data):
+    if data and not compression.magic.match(data):
         raise _DamagedError("other bytes follow its end")
     return data
 

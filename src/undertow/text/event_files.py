@@ -1,6 +1,4 @@
-"""Events in files: CSV, TSV and JSON lines, in any packing; read with the place of every fault, written for other
-programs.
-"""
+"""Events in files: reading CSV, TSV and JSON lines, compressed or not, with errors that name the line; writing."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from typing import Any
 
 from undertow.atomic import finished_file
 from undertow.errors import InputError
-from undertow.text.decompress import open_source, packing_suffix, shown, uncompressed_blocks
+from undertow.text.decompress import compression_suffix, open_source, shown, uncompressed_blocks
 from undertow.text.events import Events, Record, pick_columns
 
 MAX_FIELD = 1 << 20
@@ -24,7 +22,7 @@ LONGEST_NAME = 300  # characters: titles of papers are names too, but a longer o
 
 
 def text_lines(name: str) -> Iterator[str]:
-    """The lines of a file, with their ends, from any packing."""
+    """The lines of a file, with their ends, decompressed if needed."""
     decode = codecs.getincrementaldecoder("utf-8")("strict").decode
     rest = ""
     with open_source(name) as source:
@@ -78,7 +76,7 @@ def dated_file(name: str) -> tuple[str, str, str]:
     The date is the first one in the file's name, or else in its folder's: 1989-11-09, 1989-11 or 1989. What else is in
     the file's name, without numbers, is the name; the folder's, if that is nothing.
     """
-    path = Path(name[: len(name) - len(packing_suffix(name))])
+    path = Path(name[: len(name) - len(compression_suffix(name))])
     folder = Path(os.path.abspath(path)).parent.name
     for place in (path.stem, folder):
         for pattern in _DATES:
@@ -93,8 +91,8 @@ def dated_file(name: str) -> tuple[str, str, str]:
 
 
 def suffix_of(name: str) -> str:
-    """The suffix below the packing's, such as .csv of events.csv.gz."""
-    return os.path.splitext(name[: len(name) - len(packing_suffix(name))])[1].lower()
+    """The suffix without that of the compression, such as .csv of events.csv.gz."""
+    return os.path.splitext(name[: len(name) - len(compression_suffix(name))])[1].lower()
 
 
 def read_events(name: str) -> tuple[Iterator[Record], tuple[str, str]]:

@@ -78,7 +78,7 @@ def order_times(times: Iterable[Time]) -> tuple[list[Time], list[float]]:
     """The distinct times in order, and the time from each to the one before (0 for the first).
 
     Whole numbers are as far apart as they say. Other numbers and dates are measured in the middle distance between
-    neighbours, so that a step is about 1; labels are 1 apart, in the order of their text with numbers as numbers.
+    neighbors, so that a step is about 1; labels are 1 apart, in the order of their text with numbers as numbers.
     """
     distinct = list(set(times))
     text = [isinstance(t, str) for t in distinct]

@@ -1,4 +1,4 @@
-"""Who met what, when: tables of counts of pairs over time, from tables, files or documents.
+"""Events: how often pairs of names occurred together over time, from tables, files or documents.
 
 An event is (time, row, column, count): an author used a word, a country an argument, an actor a director. Rows and
 columns are two kinds of things; a name in both means two different things. Order does not matter, duplicates are
@@ -28,7 +28,7 @@ LARGEST_COUNT = 1e15  # whole numbers up to it are exact, and so are sums of a f
 
 
 class Event(NamedTuple):
-    """How often a row met a column at a time."""
+    """How often a row and a column occurred together at a time."""
 
     time: Time
     row: str
@@ -76,7 +76,9 @@ class Events:
     # --- making -----------------------------------------------------------------------------------------
 
     @classmethod
-    def build(cls, X: Any, *, times: Sequence[Any] | None = None, kind_names: Sequence[str] | None = None) -> Events:
+    def build(
+        cls, X: EventSource, *, times: Sequence[Any] | None = None, kind_names: Sequence[str] | None = None
+    ) -> Events:
         """Make events from a table in memory or a file.
 
         Parameters
@@ -258,6 +260,10 @@ class Events:
         return self.tables[self.times.index(wanted)]
 
 
+EventSource = Events | str | os.PathLike[str] | Iterable[Any]
+"""Events, the path of a CSV, TSV or JSON lines file, a DataFrame, or rows of (time, row, column, count)."""
+
+
 class EventsBuilder:
     """Gathers events one at a time or many at once; numbers in flat arrays, not objects."""
 
@@ -384,7 +390,7 @@ def check_kinds(kind_names: Sequence[str]) -> tuple[str, str]:
 Record = tuple[str, Any, Any, Any, Any]  # place, time, row, column, count
 
 
-def _given_records(X: Any) -> Iterator[Record]:
+def _given_records(X: EventSource) -> Iterator[Record]:
     if isinstance(X, bytes | dict) or not isinstance(X, Iterable):
         raise InputError(
             f"Events cannot be made of {type(X).__name__}: give rows of (time, row, column, count), "

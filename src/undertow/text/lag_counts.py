@@ -1,18 +1,13 @@
 """LagCounts: how often word i came k tokens after word j, for k = 1..lags, as sparse matrices.
 
 The LDS and the spectral initializations are computed from these counts alone. Counts of two texts over the same
-vocabulary can be added. They are in memory or in a directory: one file for each lag and block of rows (`count_shards`),
-`vocabulary.txt` with the counts of the words, and `manifest.json`, written last.
+vocabulary can be added. They are in memory or in a directory (`counts_directory`).
 """
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
 import os
-import re
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,38 +17,23 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from undertow import progress as progress_
-from undertow.atomic import (
-    READY,
-    DirectoryKind,
-    install_directory,
-    resumable_staging,
-    temporary_staging,
-)
+from undertow.atomic import READY, install_directory, temporary_staging
 from undertow.engine import Engine, Serial, Threads, count_workers
 from undertow.errors import FormatError, InputError, short
-from undertow.files import DIGEST, Fields, check_files, describe_files, reread_if_replaced, write_sealed
+from undertow.files import DIGEST, reread_if_replaced
 from undertow.progress import Progress, ProgressFn
-from undertow.recipe import Recipe, Target, check_target, recipe, write_recipe
+from undertow.recipe import Target, check_target, recipe
 from undertow.text import counting
-from undertow.text.corpus import MANIFEST, VOCABULARY, Corpus, read_manifest
-from undertow.text.count_shards import Rows, RowsFile, check_rows, narrow, write_rows
-from undertow.text.vocabulary import Vocabulary
-
-FORMAT = "undertow counts"
-VERSION = 2  # 1: shards of an own format (.csr)
-COUNTS = DirectoryKind(
-    "counts",
-    MANIFEST,
-    re.compile(rf"{re.escape(VOCABULARY)}|{re.escape(MANIFEST)}|lag\d+-rows\d+\.(csr|safetensors)"),
-    lambda manifest: manifest.get("format") == FORMAT,
+from undertow.text.corpus import MANIFEST, Corpus
+from undertow.text.count_shards import Rows, check_rows, narrow, shard_name, write_rows
+from undertow.text.counts_directory import (
+    COUNTS,
+    count_to_directory,
+    finish_counts,
+    open_counts,
+    read_counts_manifest,
 )
-WORK = re.compile(r"work(-[0-9a-f]{24})?")  # without a hash: of an older undertow
-
-# what a manifest says beside its format, version, files and digest
-FIELDS: Fields = {
-    "n_tokens": int, "n_words": int, "n_lags": int, "across": bool, "tokenizer": (dict, type(None)), "row_edges": list,
-    "pairs": list, "nnz": list,
-}  # fmt: skip
+from undertow.text.vocabulary import Vocabulary
 
 
 class LagCounts:
@@ -240,7 +220,7 @@ class LagCounts:
         Parameters
         ----------
         vocabulary
-            The words of these counts, in their order, and more behind them.
+            The words of these counts, in their order, and more after them.
 
         Returns
         -------
@@ -323,7 +303,8 @@ class LagCounts:
         if engine is None:
             engine = Serial() if n_workers == 1 else Threads(n_workers)
         if out is not None:
-            return _count_to_directory(corpus, lags, across, engine, Path(out), memory, overwrite, progress)
+            kept = count_to_directory(corpus, lags, across, engine, Path(out), memory, overwrite, progress)
+            return cls.open(out, verify=kept)
         if memory is not None:
             raise InputError("A memory limit needs a directory to count to: give `out` too.")
         blocks = counting.count_in_memory(corpus, lags, across, engine, progress)
@@ -373,10 +354,10 @@ class LagCounts:
         with temporary_staging(out) as staging:
             names: list[list[str]] = [[] for _ in range(parts[0].lags)]
             for done, (k, b, rows) in enumerate(_summed(parts, edges)):
-                names[k - 1].append(f"lag{k:03d}-rows{b:05d}.safetensors")
+                names[k - 1].append(shard_name(k, b))
                 write_rows(staging / READY / names[k - 1][-1], rows)
                 progress(Progress("merge", done + 1, n_files, "block"))
-            _finish(staging / READY, vocabulary, names, edges, parts[0].across, _one_rule(parts), made)
+            finish_counts(staging / READY, vocabulary, names, edges, parts[0].across, _one_rule(parts), made)
             install_directory(staging, out, COUNTS, overwrite=overwrite)
         return cls.open(target, verify=False)
 
@@ -400,7 +381,7 @@ class LagCounts:
     @classmethod
     @reread_if_replaced(MANIFEST)
     def open(cls, path: str | Path, *, verify: bool = True) -> LagCounts:
-        """Map a counts directory.
+        """Memory-map a counts directory.
 
         Parameters
         ----------
@@ -419,45 +400,9 @@ class LagCounts:
             If the directory is missing, damaged, or of another format version.
         """
         path = Path(path)
-        manifest = read_counts_manifest(path)
-        check_files(path, manifest["files"], hashes=verify)
-        vocabulary = Vocabulary.read(path / VOCABULARY)
-        edges, lags = manifest["row_edges"], manifest["n_lags"]
-        damaged = FormatError(f"{path}: the manifest and the files disagree; count again.")
-        if (
-            any(type(e) is not int for e in edges)
-            or sorted(set(edges)) != edges
-            or edges[:1] != [0]
-            or edges[-1] != len(vocabulary)
-            or len(vocabulary) != manifest["n_words"]
-            or int(vocabulary.counts.sum()) != manifest["n_tokens"]
-            or not 1 <= lags <= counting.MAX_LAGS
-            or len(manifest["files"]) != 1 + lags * (len(edges) - 1)
-        ):
-            raise damaged
-        blocks: list[list[Rows]] = []
-        for k in range(1, lags + 1):
-            blocks.append([])
-            for b in range(len(edges) - 1):
-                name = f"lag{k:03d}-rows{b:05d}.safetensors"
-                if name not in manifest["files"]:
-                    raise damaged
-                file = RowsFile(path / name)
-                if file.n_rows != edges[b + 1] - edges[b]:
-                    raise damaged
-                blocks[-1].append(file.map())
-        if manifest["nnz"] != [sum(rows.nnz for rows in lag) for lag in blocks]:
-            raise damaged
-        return cls(vocabulary, blocks, edges, across=manifest["across"], tokenizer=manifest["tokenizer"], path=path)
-
-
-def read_counts_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of a counts directory, checked by itself."""
-    manifest = read_manifest(path, FORMAT, VERSION, FIELDS)
-    for name in ("pairs", "nnz"):
-        if len(manifest[name]) != manifest["n_lags"] or any(type(n) is not int or n < 0 for n in manifest[name]):
-            raise FormatError(f"{path / MANIFEST}: {name} is not a number for each lag; count again.")
-    return manifest
+        manifest, vocabulary, blocks = open_counts(path, verify)
+        across, tokenizer = manifest["across"], manifest["tokenizer"]
+        return cls(vocabulary, blocks, manifest["row_edges"], across=across, tokenizer=tokenizer, path=path)
 
 
 def _check_addable(parts: Sequence[LagCounts]) -> tuple[Vocabulary, list[int]]:
@@ -528,90 +473,6 @@ def _one_rule(parts: Sequence[LagCounts]) -> dict[str, Any] | None:
     return first if all(p.tokenizer == first for p in parts) else None
 
 
-def _finish(
-    directory: Path,
-    vocabulary: Vocabulary,
-    names: list[list[str]],
-    edges: list[int],
-    across: bool,
-    tokenizer: dict[str, Any] | None,
-    made: Recipe,
-) -> None:
-    """Write vocabulary, recipe and manifest, which turn a directory of shards into a counts directory."""
-    vocabulary.write(directory / VOCABULARY)
-    write_recipe(directory, made)
-    pairs, nnz = [], []
-    for lag in names:
-        files = [RowsFile(directory / name) for name in lag]
-        pairs.append(sum(f.total() for f in files))
-        nnz.append(sum(f.nnz for f in files))
-    write_sealed(
-        directory / MANIFEST,
-        {
-            "format": FORMAT,
-            "version": VERSION,
-            "n_tokens": int(vocabulary.counts.sum()),
-            "n_words": len(vocabulary),
-            "n_lags": len(names),
-            "across": across,
-            "tokenizer": tokenizer,
-            "row_edges": edges,
-            "pairs": pairs,
-            "nnz": nnz,
-            "files": describe_files(directory, [VOCABULARY, *(name for lag in names for name in lag)]),
-        },
-    )
-
-
-def _count_to_directory(
-    corpus: Corpus,
-    lags: int,
-    across: bool,
-    engine: Engine,
-    target: Path,
-    memory: int | None,
-    overwrite: bool,
-    progress: ProgressFn,
-) -> LagCounts:
-    out = Path(os.path.abspath(target))
-    made = counts_recipe(corpus, lags, across)
-    if check_target(out, COUNTS, made, overwrite=overwrite) is Target.REUSE:
-        return LagCounts.open(target)
-    counting.warm_up()
-    edges = counting.row_edges(corpus.vocabulary.counts)
-    cut = counting.plan(corpus, lags, edges, engine, memory)
-    if cut.n_workers != engine.n_workers:
-        engine = Serial()
-    with resumable_staging(out, WORK, "counting") as staging:
-        work = staging / work_name(corpus, lags, across, edges, cut.run)
-        for other in staging.glob("work*"):
-            if other != work:  # of another corpus, other options, or cut for another memory
-                shutil.rmtree(other)
-        work.mkdir(exist_ok=True)
-        names = counting.count_to_files(corpus, lags, across, work.resolve(), engine, cut, progress)
-        finished = set(itertools.chain.from_iterable(names))
-        for path in work.iterdir():
-            if path.name not in finished:
-                path.unlink()  # a file that a killed worker was writing, or an earlier manifest
-        _finish(work, corpus.vocabulary, names, edges, across, corpus.manifest.get("tokenizer"), made)
-        # under its new name it is never taken for work again: from here on it could be the directory it replaced
-        os.rename(work, staging / READY)
-        install_directory(staging, out, COUNTS, overwrite=overwrite)
-    return LagCounts.open(target, verify=False)
-
-
-def counts_recipe(corpus: Corpus, lags: int, across: bool) -> Recipe:
-    """What the counts of a corpus depend on."""
-    key = f"{counting.corpus_key(corpus)} {corpus.vocabulary.fingerprint()}"
-    return recipe([["the corpus", hashlib.sha256(key.encode()).hexdigest()]], {"lags": lags, "across": across})
-
-
 def _digest_of(counts: LagCounts) -> str | None:
     """The digest of a counts directory; None for counts in memory."""
     return None if counts.path is None else str(read_counts_manifest(counts.path)[DIGEST])
-
-
-def work_name(corpus: Corpus, lags: int, across: bool, edges: list[int], run: int) -> str:
-    """A name for unfinished shards that depends on all their inputs, so that no other work reuses them."""
-    depends_on = [VERSION, counting.corpus_key(corpus), lags, across, edges, run]
-    return f"work-{hashlib.sha256(json.dumps(depends_on).encode()).hexdigest()[:24]}"

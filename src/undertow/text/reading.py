@@ -1,4 +1,4 @@
-"""From files to chunks of clean UTF-8: any packing, any line end, any of the formats, in bounded memory.
+"""From files to chunks of clean UTF-8: compressed or not, any line end, any of the formats, in bounded memory.
 
 A file goes through small stages, each an iterator over blocks of bytes: uncompress (`decompress`), check
 UTF-8, make line ends line feeds, bound the lines, understand the format (`formats`), pack into chunks.
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from undertow.errors import InputError
-from undertow.text.decompress import Source, open_source, packing_suffix, shown, uncompressed_blocks, why_unopened
+from undertow.text.decompress import Source, compression_suffix, open_source, shown, uncompressed_blocks, why_unopened
 from undertow.text.formats import Record, Segment, column_sentences, encode_text, json_strings, unwrap
 
 FORMATS = ("auto", "text", "jsonl", "conll", "conllu", "tsv")
@@ -148,7 +148,7 @@ def _read_all(names: list[str], options: ReadingOptions, report: ReadingReport) 
 
 def format_of(name: str) -> str:
     """The format that a file name shows, below its compression suffix."""
-    suffix = packing_suffix(name)
+    suffix = compression_suffix(name)
     return _BY_SUFFIX.get(os.path.splitext(name[: len(name) - len(suffix)])[1].lower(), "text")
 
 
@@ -334,7 +334,7 @@ def _json_records(
         except UnicodeEncodeError as e:
             found = f"\\u{ord(text[e.start]):04x}"
             raise InputError(
-                f"{shown(name)}, line {number}: the text holds half a character ({found}): mend it, "
+                f"{shown(name)}, line {number}: the text holds half a surrogate pair ({found}): correct it, "
                 "or use on_bad_utf8='replace' or 'skip' (--on-bad-utf8)."
             ) from None
         report.bad_utf8 += n_bad
@@ -345,7 +345,7 @@ def _json_records(
 
 
 def _pack(records: Iterable[Record], chunk_bytes: int) -> Iterator[Segment]:
-    """Records put together until they fill a chunk, and cut behind the first line that does."""
+    """Records put together until they fill a chunk, and cut after the first line that does."""
     held: list[bytes] = []
     n_held = 0
     first = 1

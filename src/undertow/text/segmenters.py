@@ -1,6 +1,6 @@
 """Languages written without spaces: words by jieba, PyThaiNLP or ICU, which are optional.
 
-A `Tokenizer` with one of these rules splits a line into sentences (behind 。！？ and ! ? …; ICU by its own rules), asks
+A `Tokenizer` with one of these rules splits a line into sentences (after 。！？ and ! ? …; ICU by its own rules), asks
 the library for the words of each, and drops white space. Numbers and lower case follow its options.
 """
 

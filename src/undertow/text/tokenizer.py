@@ -18,8 +18,8 @@
    stop of rule 5 ends no sentence. `sentences="lines"` leaves each line whole.
 
 9. *Symbols* (`symbols="whole"`): web addresses (`https://…`, `http://…`, `ftp://…`, `www.…`) without the punctuation
-   behind them, hashtags and mentions (`#open_data`, `@ada`: letters, digits and underscores, a letter among them, not
-   directly behind a word), and emoji of several code points (flags, skin tones, joined ones) stay whole.
+   after them, hashtags and mentions (`#open_data`, `@ada`: letters, digits and underscores, a letter among them, not
+   directly after a word), and emoji of several code points (flags, skin tones, joined ones) stay whole.
    `symbols="split"` takes them apart by the other rules.
 
 **The `spaces` rule** is for pretokenized text: tokens are separated by white space, one sentence per line.
@@ -364,7 +364,7 @@ def is_spacy_text(value: Any) -> bool:
 
 
 def _number(out: NDArray[np.uint8], bounds: NDArray[np.int64], lengths: NDArray[np.int64]) -> TokenizedText:
-    from undertow.text.tokenizer_kernel import intern_tokens
+    from undertow.text.token_types import intern_tokens
 
     ids, pool, edges, counts = intern_tokens(out, bounds)
     raw = pool.tobytes()

@@ -22,7 +22,7 @@ CLASS_MASK = 7
 OPENERS = "\"'“‘«([{¿¡"
 CLOSERS = "\"'’”»)]}"
 TERMINALS = ".!?…"
-WIDE_TERMINALS = "。！？"  # these end a sentence with no space behind them
+WIDE_TERMINALS = "。！？"  # these end a sentence with no space after them
 
 # what an ASCII character may begin: a web address, a hashtag or mention, a key with an asterisk
 ADDRESS, NAME, KEYPAD = 1, 2, 3
@@ -89,7 +89,7 @@ def _decode(data: Any, i: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _put(out: Any, at: Any, c: Any) -> Any:
-    """Write a code point as UTF-8; returns the place behind it."""
+    """Write a code point as UTF-8; returns the position after it."""
     if c < 0x80:
         out[at] = c
         return at + 1
@@ -157,7 +157,7 @@ def _is(data: Any, i: Any, letter: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _url_end(data: Any, i: Any, table: Any) -> Any:
-    """The place behind the web address that begins at i, or i if there is none.
+    """The position after the web address that begins at i, or i if there is none.
 
     It begins with http://, https://, ftp:// or www. and a letter or digit, and ends before white space, any of <>", or
     a character beyond ASCII that is no letter; punctuation at its end is not part of it, nor a bracket that it does not
@@ -189,7 +189,7 @@ def _url_end(data: Any, i: Any, table: Any) -> Any:
             break
         opened = opened or c == 40
         j += size
-        # behind the last character that may end an address: not one of . , ; : ! ? ' ] }
+        # after the last character that may end an address: not one of . , ; : ! ? ' ] }
         if c not in (46, 44, 59, 58, 33, 63, 39, 93, 125) and (c != 41 or opened):
             end = j
     return end
@@ -197,7 +197,7 @@ def _url_end(data: Any, i: Any, table: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _name_end(data: Any, i: Any, table: Any) -> Any:
-    """The place behind the hashtag or mention that begins at i, or i if there is none.
+    """The position after the hashtag or mention that begins at i, or i if there is none.
 
     Letters, digits and underscores follow, with a letter among them, and no digit directly after @.
     """
@@ -218,7 +218,7 @@ def _name_end(data: Any, i: Any, table: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _emoji_end(data: Any, c: Any, start: Any, i: Any, table: Any) -> Any:
-    """The place behind the emoji sequence whose first code point c reaches from start to i; start if c stands alone.
+    """The position after the emoji sequence whose first code point c reaches from start to i; start if c stands alone.
 
     Two regional indicators are a flag; else variation selectors, skin tones, tags and the keycap follow, and joiners
     with another symbol.
@@ -244,7 +244,7 @@ def _emoji_end(data: Any, c: Any, start: Any, i: Any, table: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _copy(data: Any, i: Any, stop: Any, out: Any, at: Any, lower: Any, lower_table: Any) -> Any:
-    """Write the code points from i to stop, lowered if asked; returns the place behind them."""
+    """Write the code points from i to stop, lowered if asked; returns the position after them."""
     while i < stop:
         c, size = _decode(data, i)
         at = _put(out, at, lower_table[c] if lower else c)
@@ -279,7 +279,7 @@ def words_rule(
     in_sentence = 0
     at = 0  # write position in out
     i = 0
-    word_end = -1  # where the last word ended: # and @ directly behind it begin no tag
+    word_end = -1  # where the last word ended: # and @ directly after it begin no tag
     pending = 0  # 0: no; 1: a sentence may have ended, no space yet; 2: a space was seen
     while i < n:
         c, size = _decode(data, i)
@@ -472,7 +472,7 @@ def spaces_rule(data: Any, lower_table: Any, lower: Any, keep_empty: Any) -> Any
                 bounds[n_tokens] = at
                 start = at
             if b in (10, 13):
-                last = i == n and (n == 0 or data[n - 1] in (10, 13))  # the line end we added behind the data
+                last = i == n and (n == 0 or data[n - 1] in (10, 13))  # the line end we added after the data
                 if in_sentence > 0 or (keep_empty and not last):
                     sentences[n_sentences] = in_sentence
                     n_sentences += 1
@@ -487,77 +487,3 @@ def spaces_rule(data: Any, lower_table: Any, lower: Any, keep_empty: Any) -> Any
             at += 1
             i += 1
     return out[:at], bounds[: n_tokens + 1], sentences[:n_sentences]
-
-
-@njit(cache=True, nogil=True)
-def _hash(data: Any, start: Any, stop: Any) -> Any:
-    """FNV-1a over bytes with a final mix, because the low bits choose the slot."""
-    h = np.uint64(0xCBF29CE484222325)
-    for i in range(start, stop):
-        h = (h ^ np.uint64(data[i])) * np.uint64(0x100000001B3)
-    h ^= h >> np.uint64(32)
-    h *= np.uint64(0x9E3779B97F4A7C15)
-    return h ^ (h >> np.uint64(29))
-
-
-@njit(cache=True, nogil=True)
-def intern_tokens(out: Any, bounds: Any) -> Any:
-    """Number the distinct tokens in order of first appearance.
-
-    Returns (ids of the tokens, the types' bytes one behind the other, their bounds, count of each type). Equivalent
-    to `np.unique(tokens, return_inverse=True, return_counts=True)` reordered by first appearance.
-    """
-    n = len(bounds) - 1
-    ids = np.empty(n, dtype=np.uint32)
-    capacity = 1 << 14
-    slots = np.full(capacity, -1, dtype=np.int32)
-    hashes = np.empty(capacity // 2, dtype=np.uint64)
-    counts = np.empty(capacity // 2, dtype=np.int64)
-    # the types' bytes are copied together: comparing with the first occurrence in `out` would miss the cache
-    pool = np.empty(1 << 16, dtype=np.uint8)
-    ends = np.zeros(capacity // 2 + 1, dtype=np.int64)
-    n_types = 0
-    for t in range(n):
-        a = bounds[t]
-        size = bounds[t + 1] - a
-        h = _hash(out, a, a + size)
-        slot = np.int64(h & np.uint64(capacity - 1))
-        while True:
-            k = np.int64(slots[slot])
-            if k < 0:
-                break
-            if hashes[k] == h:
-                o = ends[k]
-                same = ends[k + 1] - o == size
-                x = 0
-                while same and x < size:
-                    same = pool[o + x] == out[a + x]
-                    x += 1
-                if same:
-                    break
-            slot = (slot + 1) & (capacity - 1)
-        if k < 0:
-            k = np.int64(n_types)
-            slots[slot] = k
-            hashes[k] = h
-            counts[k] = 0
-            o = ends[k]
-            while o + size > len(pool):
-                pool = np.append(pool, np.empty_like(pool))
-            pool[o : o + size] = out[a : a + size]
-            ends[k + 1] = o + size
-            n_types += 1
-            if n_types == capacity // 2:
-                capacity *= 2
-                slots = np.full(capacity, -1, dtype=np.int32)
-                hashes = np.append(hashes, np.empty_like(hashes))
-                counts = np.append(counts, np.empty_like(counts))
-                ends = np.append(ends, np.empty(n_types, dtype=np.int64))
-                for j in range(n_types):
-                    s = np.int64(hashes[j] & np.uint64(capacity - 1))
-                    while slots[s] >= 0:
-                        s = (s + 1) & (capacity - 1)
-                    slots[s] = j
-        counts[k] += 1
-        ids[t] = k
-    return ids, pool[: ends[n_types]].copy(), ends[: n_types + 1].copy(), counts[:n_types].copy()

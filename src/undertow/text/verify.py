@@ -8,7 +8,8 @@ import numpy as np
 
 from undertow.errors import FormatError
 from undertow.text.corpus import Corpus
-from undertow.text.lag_counts import LagCounts, read_counts_manifest
+from undertow.text.counts_directory import read_counts_manifest
+from undertow.text.lag_counts import LagCounts
 
 STEP = 1 << 24  # entries looked at in one go
 

@@ -222,13 +222,12 @@ class Vocabulary:
         return 1 + self._boundary + self._n_classes
 
     def writable(self, markers: bool = False) -> NDArray[np.bool_]:
-        """Which words a model may offer or write: those that its training text had.
+        """Which words a model may list or sample: those that its training text had.
 
         Parameters
         ----------
         markers
-            Whether the special words (unknown, boundary, classes), which stand for something that people cannot read
-            off, are among them.
+            Whether the special words (unknown, boundary, classes), which are not readable words, are among them.
 
         Returns
         -------

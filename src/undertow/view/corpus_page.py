@@ -40,21 +40,21 @@ def corpus_page(corpus: Corpus, counts: LagCounts, *, title: str, words: Sequenc
     frequent = zip(vocabulary.words[n_special:][:40], vocabulary.counts[n_special:][:40].tolist(), strict=True)
     lags = range(1, min(counts.lags, 3) + 1)
     body = [
-        page_top(title, "What undertow counted in this text."),
+        page_top(title, "Words and word pairs of this text."),
         facts_list(facts),
         "<h2>Frequent words</h2><p class=words>",
         *(f"<span>{text(w)} <small>{c:,}</small></span> " for w, c in frequent),
-        "</p><h2>How the words are spread</h2>",
+        "</p><h2>Word frequencies</h2>",
         "<p>Count of each word against its rank, both on a logarithmic scale.</p>",
         f"<div class=chart>{rank_chart(vocabulary.counts[n_special:].tolist())}</div>",
-        "<h2>The pairs that tell most</h2><p>By their share of the mutual information at that distance.</p>",
+        "<h2>The most informative pairs</h2><p>By their share of the mutual information at that distance.</p>",
         "<div class=columns>",
         *(_pair_table(counts, k, None) for k in lags),
         "</div>",
     ]
     for word in words:
         if word in vocabulary:
-            body += [f"<h2>The company of “{text(word)}”</h2><div class=columns>"]
+            body += [f"<h2>Pairs of “{text(word)}”</h2><div class=columns>"]
             body += [*(_pair_table(counts, k, word) for k in lags), "</div>"]
     return document(title, "".join(body), scripts=["dom.js", "theme.js"])
 

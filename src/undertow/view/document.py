@@ -103,7 +103,7 @@ def base64_codes(codes: NDArray[np.generic]) -> str:
 
 
 def digits(values: Iterable[float], n: int = 4) -> list[float]:
-    """Numbers with n significant digits, which JSON writes shortly."""
+    """Numbers rounded to n significant digits, so that their JSON is short."""
     return [float(f"{v:.{n}g}") for v in np.asarray(values, dtype=np.float64).tolist()]
 
 
@@ -128,7 +128,7 @@ def search_box(label: str) -> str:
 
 
 def facts_list(facts: Iterable[tuple[str, str]]) -> str:
-    """Large figures with a line below each, as (figure, what it is)."""
+    """Large figures with a caption below each, as (figure, caption)."""
     return "<ul class=facts>" + "".join(f"<li><b>{text(v)}</b>{text(k)}</li>" for v, k in facts) + "</ul>"
 
 

@@ -19,7 +19,7 @@ from undertow.view.model_page import parameters_section
 WORDS = 5000  # most frequent words whose neighbors can be searched
 VECTOR_BYTES = 1_500_000  # of the vectors in the page, before base64: 5,000 words of 300 dimensions
 TRANSITIONS = 12
-SAME = 0.4  # a transition is left out if a larger part of its words stands in stronger ones
+SAME = 0.4  # a transition is left out if more than this share of its words is in stronger ones
 SCRIPTS = ("dom.js", "combobox.js", "theme.js", "words.js")
 
 
@@ -53,8 +53,8 @@ def lds_page(model: LDS, *, title: str | None = None) -> str:
     body = [
         page_top(
             heading,
-            "A linear dynamical system gives every word a vector, and every token in its context one of its own. "
-            "Words that stand in the same places have similar vectors: search for a word to see those nearest to it.",
+            "A linear dynamical system gives every word a vector, and every token in its context another. "
+            "Words that occur in the same contexts have similar vectors: search for a word to see those nearest to it.",
         ),
         facts_list(facts),
         _neighbors_section(len(packed.ids)),
@@ -86,7 +86,7 @@ def packed_words(model: LDS) -> PackedWords:
 
 
 def distinct_transitions(model: LDS, n: int = TRANSITIONS, n_words: int = 6) -> list[Transition]:
-    """The strongest transitions without those whose words stand mostly in stronger ones already, on the same side."""
+    """The strongest transitions, without those that mostly repeat the words of stronger ones on the same side."""
     kept: list[Transition] = []
     before: set[str] = set()
     after: set[str] = set()

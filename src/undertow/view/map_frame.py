@@ -15,7 +15,7 @@ from undertow.view.map_geometry import census, extent, label_order, picture_posi
 
 INK, PAPER, FAINT, GHOST = "#1c2733", "#fbfaf7", "#616c76", "#efece4"
 KIND_COLOURS, KIND_MARKS = ("#14607a", "#b0511b"), ("o", "D")
-SIZE, DPI = (12.8, 7.2), 100  # 1280 × 720: both multiples of 16, as films want it
+SIZE, DPI = (12.8, 7.2), 100  # 1280 × 720: both multiples of 16, as video encoders require
 TRAIL = 4  # times
 MOST_LABELS, LABEL_TRIES, LABEL_SIZE = 90, 500, 9
 
@@ -102,7 +102,7 @@ class FrameDrawer:
             start = frame - age
             if start < 0 or (age == 0 and share == 0):
                 continue
-            after = min(start + 1, len(self._data.times) - 1)  # a way is drawn where both its ends were seen
+            after = min(start + 1, len(self._data.times) - 1)  # a segment needs an observation at both ends
             drawn = mine[(self._data.weights[start, mine] > 0) & (self._data.weights[after, mine] > 0)]
             end = xy[drawn] if age == 0 else self._positions[start + 1, drawn]
             lines = np.stack([self._positions[start, drawn], end], axis=1)
@@ -110,14 +110,14 @@ class FrameDrawer:
             self._axes.add_collection(LineCollection(list(lines), colors=colour, alpha=alpha, linewidths=0.9, zorder=1))
 
     def _labels(self, frame: int, xy: F64, weights: F64, area: F64) -> None:
-        """Names beside dots, greedily, the weightiest first; no name upon another."""
+        """Label dots greedily, those with the largest weights first, without overlap."""
         pixels = self._axes.transData.transform(xy)
         width, height = SIZE[0] * DPI, SIZE[1] * DPI * 0.93
         inverse = self._axes.transData.inverted()
         boxes = np.empty((0, 4))
         sides: dict[int, int] = {}
         order = label_order(self._data, self._kind, frame)[:LABEL_TRIES].tolist()
-        # first those that were named before: a film must not flicker
+        # first those that had a label before, so that an animation does not flicker
         for i in sorted(order, key=lambda i: i not in self._sides):
             if len(sides) >= MOST_LABELS:
                 break

@@ -50,7 +50,7 @@ def plane(data: MapData) -> Plane:
     """Center the map and rotate it to its principal axes; entities count at the times they were observed."""
     d = data.positions.shape[-1]
     k = min(d, 2)
-    # an entity weighs the same whether rare or frequent: a map should not be turned by its few largest dots
+    # an entity has the same weight whether rare or frequent: a few large dots should not decide the rotation
     seen = (data.weights > 0).astype(float)
     if not seen.any():
         seen = np.ones_like(seen)
@@ -61,7 +61,7 @@ def plane(data: MapData) -> Plane:
     if d > 1:
         spread, axes = np.linalg.eigh(np.einsum("tn,tni,tnj->ij", seen, centred, centred))
         spread, axes = spread[::-1].clip(0), axes[:, ::-1]
-        # eigenvectors have no sign of their own: make each axis point where its largest entry is positive
+        # the sign of an eigenvector is arbitrary: make its largest entry positive
         axes = axes * np.where(axes[np.abs(axes).argmax(0), np.arange(d)] < 0, -1.0, 1.0)
     cov = np.asarray(data.covariances, dtype=np.float64)
     turned = np.einsum("ia,tnij,jb->tnab", axes[:, :k], cov, axes[:, :k], optimize=True)
@@ -81,10 +81,10 @@ class Balance(NamedTuple):
 def balance(data: MapData, shown: Plane) -> Balance | None:
     """A biplot of the map: (x − x̄) B of the first kind beside (y − ȳ) B⁻¹ of the second, on two axes.
 
-    What counts tell are log-odds ratios, 2 (x_i − x_k)·(y_j − y_l) in this model, and these stay as they are. Distances
-    do not, nor need they: with the sums of a time for frequencies, Σ_j p_j exp(−|x_i − y_j|²) must be about the same
-    for all i, so that one kind is kept on a ring around the other whatever it has to do with it. B is the one with
-    which both kinds have the same second moments: B² is the geometric mean of G⁻¹ and H, those of the two kinds.
+    The counts determine log-odds ratios, 2 (x_i − x_k)·(y_j − y_l) in this model, and these stay as they are. Distances
+    do not, nor need they: with the sums of a time as frequencies, Σ_j p_j exp(−|x_i − y_j|²) must be about the same for
+    all i, which forces one kind onto a ring around the other. B is chosen such that both kinds have the same second
+    moments: B² is the geometric mean of G⁻¹ and H, those of the two kinds.
 
     None where there is nothing to balance: in one dimension, or where a kind does not spread along all axes.
     """
@@ -125,7 +125,7 @@ def chance_distance(data: MapData) -> F64:
     """(T,) the distance at which an entity of the first kind and one of the second meet just as often as by chance.
 
     The model's p(i, j) = p_i p_j exp(−d²) / Z is p_i p_j where d² = −log Z. All distances of a time may grow together
-    at nearly no cost to the fit, because Z goes with them: a pair is near or far beside this distance only.
+    at nearly no cost to the fit, because Z changes with them: a pair is near or far only relative to this distance.
     """
     first = np.array([kind == data.kind_names[0] for kind in data.kinds])
     second = ~first

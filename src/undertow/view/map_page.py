@@ -118,9 +118,9 @@ def _lead(data: MapData) -> str:
     axes = " Time runs from left to right." if d == 1 else f" Drawn are two of {d} dimensions." if d > 2 else ""
     span = f", from {data.times[0]} to {data.times[-1]}" if len(data.times) > 1 else f" in {data.times[0]}"
     return clean(
-        f"{census(data)} on one map{span}. The nearer {first} and {second} stand to each other, the more often they "
-        "came together, beyond what their frequencies alone would explain. Only distances count, not directions; "
-        "ellipses show how uncertain a place is." + axes
+        f"{census(data)} on one map{span}. The closer {first} and {second} are, the more often they occur together, "
+        "compared with what their frequencies alone predict. Only distances count, not directions; "
+        "ellipses show how uncertain a position is." + axes
     )
 
 
@@ -132,11 +132,11 @@ def _axes_note(data: MapData, shown: Plane) -> str:
             "Vertical distances are the model’s."
         )
     if d == 2:
-        return "Right, left, up and down have no meaning of their own, and all times are turned alike."
+        return "Directions have no meaning, only distances; all times are rotated in the same way."
     return (
         f"This model has {d} dimensions. Drawn are the two principal axes of all positions, which hold "
         f"{shown.shown:.0%} of their spread, and the uncertainty along them: dots that look close may be apart "
-        "along the others. Distances and nearest neighbours in the list use all dimensions."
+        "along the others. Distances and nearest neighbors in the list use all dimensions."
     )
 
 

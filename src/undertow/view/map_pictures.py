@@ -40,9 +40,9 @@ def save_picture(
     title: str | None = None,
     overwrite: bool = False,
 ) -> list[Path]:
-    """Draw the map at a time (the last by default) as PNG or SVG; gives the files written.
+    """Draw the map at a time (the last by default) as PNG or SVG; returns the files written.
 
-    Where the path holds `{time}`, every time gets a file of its own, unless one time is asked for.
+    If the path contains `{time}`, every time gets its own file, unless a time is given.
     """
     check_map(map_data)
     target = Path(path)
@@ -74,9 +74,9 @@ def save_film(
     overwrite: bool = False,
     progress: Callable[[int, int], object] = lambda done, total: None,
 ) -> int:
-    """Film the map from its first time to its last, `seconds` from one to the next; gives the number of pictures.
+    """Animate the map from its first time to its last, `seconds` from one to the next; returns the number of frames.
 
-    `fps` pictures a second; without it 12, and 6 in a GIF, which keeps every picture nearly whole and so grows fast.
+    `fps` frames per second; by default 12, and 6 in a GIF, which compresses little between frames and so grows fast.
     """
     check_map(map_data)
     target = Path(path)
@@ -168,19 +168,19 @@ def _mp4_writer(path: Path, fps: int) -> Iterator[Writer]:
                 with suppress(BrokenPipeError):
                     pipe.close()
         except BrokenPipeError:
-            pass  # it has gone: its words say why
+            pass  # ffmpeg has ended: its output says why
         except BaseException:
             ffmpeg.kill()
             raise
         if ffmpeg.wait():
             words.seek(0)
             said = " ".join(words.read().decode(errors="replace").split())[:300] or f"exit code {ffmpeg.returncode}"
-            raise InputError(f"{path.name} could not be filmed: ffmpeg says {said.rstrip('.')}.")
+            raise InputError(f"{path.name} could not be written: ffmpeg says {said.rstrip('.')}.")
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """A name may hold letters that the font lacks: matplotlib draws a box for each, and need not say so."""
+    """Ignore matplotlib's warning about characters that its font lacks; it draws a box for each."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"Glyph \d+ .*missing from font", category=UserWarning)
         yield

@@ -18,7 +18,7 @@ def plain_page(model: Estimator, *, title: str | None = None) -> str:
     if labels:
         facts.append((f"{len(labels):,}", "labels"))
     chart = curve_chart([("objective", model.history_)], x_label="iteration", y_label="objective")
-    body = [page_top(heading, f"What undertow knows of this {name}."), facts_list(facts)]
+    body = [page_top(heading, f"Size, training and parameters of this {name}."), facts_list(facts)]
     if labels:
         shown = "".join(f"<span>{text(label)}</span> " for label in labels)
         body.append(f"<h2>Labels</h2><p class=words>{shown}</p>")

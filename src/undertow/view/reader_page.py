@@ -53,7 +53,10 @@ READER = """<div id="modes" class="modes" role="radiogroup" aria-label="Color of
 
 
 def _lead(reading: Reading) -> str:
-    what = ["Surprise is −log₂ of the probability of a token given those before it in its sentence: 1 bit is a coin."]
+    what = [
+        "Surprise is −log₂ of the probability of a token given those before it in its sentence: 1 bit is a fair coin "
+        "toss."
+    ]
     if reading.both_sides:
         what.append("Given both sides, it is that of a token given all others of its sentence.")
     if not reading.surprise:

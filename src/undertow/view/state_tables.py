@@ -1,4 +1,4 @@
-"""What a page tells of the hidden states of a model: how frequent they are, their words, and which follow which."""
+"""The hidden states of a model for a page: how frequent they are, their words, and which follow which."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class State(NamedTuple):
 
 
 class StateTable(NamedTuple):
-    """The states of a model, most frequent first, what words tell of them, and the most informative steps."""
+    """The states of a model, most frequent first, the states of each word, and the most informative steps."""
 
     n_states: int  # of the model; the table may have fewer
     states: list[State]

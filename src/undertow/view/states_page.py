@@ -65,7 +65,7 @@ def state_table(model: Any) -> StateTable:
 
 LEADS = {
     "hmm": "A hidden Markov model reads a text as a walk through hidden states: each state has its own words, and its "
-    "own idea of which state comes next. Choose a state, or search for a word to see the states it comes from.",
+    "own probabilities of the next state. Choose a state, or search for a word to see the states it comes from.",
     "fhmm": "A factorial hidden Markov model has a state in each of its layers at every token, and the layers choose "
     "the word together. Choose a state, or search for a word to see its states.",
     "clusters": "Words that stand in the same places share a cluster; clusters whose paths begin alike are related. "
@@ -125,8 +125,8 @@ def _steps_section(table: StateTable) -> str:
     if not table.steps:
         return ""
     return (
-        "<h2>The strongest steps</h2><p>Steps from state to state that tell most: frequent ones, far more probable "
-        "than the frequency of the state they lead to. The figure is the probability of the step.</p>"
+        "<h2>The strongest steps</h2><p>The most informative steps from state to state: frequent ones, far more "
+        "probable than the frequency of the state they lead to. The figure is the probability of the step.</p>"
         '<ol id="steps" class="steps"></ol>'
     )
 

@@ -40,12 +40,12 @@ def test_expected_counts_are_those_of_all_pairs(kind):
     pairs = T * (alpha.T @ message)
     stats = operator.empty_stats()
     for some in (slice(0, 2), slice(2, 6)):
-        waist = (None, None)
+        route = (None, None)
         if operator.width and some.start:
-            waist = np.empty((2, 4, operator.width))
-            operator.push(alpha[some], None, waist[0])
-            operator.pull(message[some], None, waist[1])
-        operator.accumulate_expected(alpha[some], message[some], stats, *waist, row_block=4)
+            route = np.empty((2, 4, operator.width))
+            operator.push(alpha[some], None, route[0])
+            operator.pull(message[some], None, route[1])
+        operator.accumulate_expected(alpha[some], message[some], stats, *route, row_block=4)
     again = operator.empty_stats()
     operator.accumulate_expected(alpha, message, again, row_block=4)
     for a, b in zip(stats, again, strict=True):

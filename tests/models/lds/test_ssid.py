@@ -94,7 +94,7 @@ def test_fewer_words_than_components():
 
 def test_one_repeated_word():
     moments = moments_of_sentences([["a"] * 20], 3)
-    with pytest.raises(InputError, match="independent of its neighbours"):
+    with pytest.raises(InputError, match="independent of its neighbors"):
         identify(moments, 1, np.random.default_rng(0), ssid_lags=2)
 
 

@@ -1,8 +1,9 @@
 """Draws from fixed distributions in constant time: Walker's alias tables, built by Vose's method.
 
-A table of n cells is built in O(n); cell i keeps the share `threshold[i]` of its column for i and gives the rest to
-`other[i]`. A draw takes one uniform number. Tables of the rows of a matrix are built when a row is first drawn from, so
-that a model with many states pays, in time and in memory, for those it visits.
+A table of n cells is built in O(n); cell i keeps the share `threshold` of its column for i and gives the rest to the
+cell `other`, which is counted from 1: 0 says that the table is not built yet. A draw takes one uniform number and reads
+one cell. Tables of the rows of a matrix are built when a row is first drawn from, so that a model with many states
+pays, in time and in memory, for those it visits.
 """
 
 from __future__ import annotations
@@ -13,32 +14,28 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from undertow.kernels.types import F32
+CELL = np.dtype([("threshold", np.float32), ("other", np.int32)])
 
 
 class AliasRows(NamedTuple):
-    """Tables of the rows of `weights` (rows, n), which need not be normalized; `built` says which are ready.
+    """Tables of the rows of `weights` (rows, n), which need not be normalized.
 
-    The cells of `threshold` and `other` (rows · n,) follow each other row by row.
+    The `cells` (rows · n,) follow each other row by row.
     """
 
     weights: NDArray[Any]
-    threshold: F32
-    other: NDArray[np.int32]
-    built: NDArray[np.bool_]
+    cells: NDArray[Any]  # CELL
+    n: int
 
 
 def alias_rows(weights: NDArray[Any]) -> AliasRows:
     """Unbuilt tables for all rows; memory is committed by the system only for those that are built."""
     n_rows, n = weights.shape
-    cells = n_rows * n
-    return AliasRows(
-        weights, np.empty(cells, dtype=np.float32), np.empty(cells, dtype=np.int32), np.zeros(n_rows, dtype=np.bool_)
-    )
+    return AliasRows(weights, np.zeros(n_rows * n, dtype=CELL), n)
 
 
 @njit(cache=True, nogil=True)
-def build_row(weights: Any, threshold: Any, other: Any) -> None:
+def build_row(weights: Any, cells: Any) -> None:
     """Vose's method: cells below the mean are filled up from cells above it."""
     n = len(weights)
     total = 0.0
@@ -58,7 +55,7 @@ def build_row(weights: Any, threshold: Any, other: Any) -> None:
     while n_small > 0 and n_large > 0:
         n_small -= 1
         i, j = small[n_small], large[n_large - 1]
-        threshold[i], other[i] = level[i], j
+        cells[i].threshold, cells[i].other = level[i], j + 1
         level[j] -= 1.0 - level[i]
         if level[j] < 1.0:
             n_large -= 1
@@ -66,40 +63,40 @@ def build_row(weights: Any, threshold: Any, other: Any) -> None:
             n_small += 1
     # the rest equals the mean but for rounding; a cell of weight 0 must not be drawn
     for k in range(n_large):
-        threshold[large[k]], other[large[k]] = 1.0, large[k]
+        cells[large[k]].threshold, cells[large[k]].other = 1.0, large[k] + 1
     for k in range(n_small):
         i = small[k]
-        threshold[i], other[i] = 1.0, i
+        cells[i].threshold, cells[i].other = 1.0, i + 1
         if weights[i] <= 0.0:
-            threshold[i], other[i] = 0.0, np.argmax(weights)
-
-
-@njit(cache=True, nogil=True, inline="always")
-def draw_alias(threshold: Any, other: Any, begin: Any, n: Any, u: Any) -> Any:
-    """The cell, from 0 on, that the uniform number u in [0, 1) falls on; the table has n cells from `begin` on.
-
-    Inlined and without views of the table, as each would be counted in and out by atomic operations.
-    """
-    x = u * n
-    i = min(int(x), n - 1)
-    return i if x - i < threshold[begin + i] else other[begin + i]
+            cells[i].threshold, cells[i].other = 0.0, np.argmax(weights) + 1
 
 
 @njit(cache=True, nogil=True, inline="always")
 def draw_row(tables: Any, row: Any, u: Any) -> Any:
-    """A draw from one row of AliasRows, which is built if this is the first one."""
-    if not tables.built[row]:
+    """The cell of a row, from 0 on, that the uniform number u in [0, 1) falls on; an unbuilt row is built first.
+
+    Inlined and without views of the table, as each would be counted in and out by atomic operations.
+    """
+    n, cells = tables.n, tables.cells
+    x = u * n
+    i = min(int(x), n - 1)
+    at = row * n + i
+    if cells[at].other == 0:
         _build(tables, row)
-    n = tables.weights.shape[1]
-    return draw_alias(tables.threshold, tables.other, row * n, n, u)
+    return i if x - i < cells[at].threshold else cells[at].other - 1
+
+
+@njit(cache=True, nogil=True, inline="always")
+def draw_cell(cells: Any, begin: Any, n: Any, u: Any) -> Any:
+    """As `draw_row`, of the n cells from `begin` on, which are built."""
+    x = u * n
+    i = min(int(x), n - 1)
+    return i if x - i < cells[begin + i].threshold else cells[begin + i].other - 1
 
 
 @njit(cache=True, nogil=True)
 def _build(tables: Any, row: Any) -> None:
-    n = tables.weights.shape[1]
-    begin = row * n
-    build_row(tables.weights[row], tables.threshold[begin : begin + n], tables.other[begin : begin + n])
-    tables.built[row] = True
+    build_row(tables.weights[row], tables.cells[row * tables.n : (row + 1) * tables.n])
 
 
 @njit(cache=True, nogil=True)

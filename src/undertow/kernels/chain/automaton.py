@@ -220,7 +220,8 @@ class BestText(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _arrive(chain: Any, score: Any, spare: Any, came: Any) -> None:
-    best_step(chain, 1, score, spare, came)
+    """Replace the scores by those of the best way into each state."""
+    best_step(chain, 1, score, spare, came, 0)
 
 
 def _scores(T: Any) -> Any:
@@ -267,9 +268,9 @@ def best_text(product: Product, best_emitted: Array, predicted: Array, n_steps: 
                 if total[z] > best:
                     best, best_at = float(total[z]), (t, target, z)
             if t < n_steps - 1:
-                spare, came = np.full(Z, -np.inf), np.zeros(Z, dtype=np.int32)
-                _arrive(chain, score.copy(), spare, came)
-                arrivals[target] = (spare, came)
+                arrived, came = score.copy(), np.zeros(Z, dtype=np.int32)
+                _arrive(chain, arrived, np.empty(Z), came)
+                arrivals[target] = (arrived, came)
     return _traced(trace, best, best_at)
 
 

@@ -19,13 +19,13 @@ from numba import njit
 from numpy.typing import NDArray
 
 from undertow.errors import InputError
-from undertow.kernels.chain.alias import AliasRows, alias_rows, build_row, draw_alias, draw_row, draw_weights
+from undertow.kernels.chain.alias import CELL, AliasRows, alias_rows, build_row, draw_cell, draw_row, draw_weights
 from undertow.kernels.chain.band import BandLowRank
 from undertow.kernels.chain.batched import ChainParams
 from undertow.kernels.chain.block_operators import BlockLowRank, PairSparse
 from undertow.kernels.chain.blocks import Blocks, offsets
 from undertow.kernels.chain.operators import Dense, LowRank
-from undertow.kernels.overloads import implement
+from undertow.kernels.overloads import borrowed, implement
 from undertow.kernels.types import F32, I64
 
 
@@ -55,6 +55,7 @@ def sample(
 @njit(cache=True, nogil=True)
 def _ancestral(start: Any, tables: Any, stop: Any, rng: Any, states: Any, words: Any) -> Any:
     """The number of tokens drawn, or −1 if a state has no word."""
+    tables = borrowed(tables)
     state = draw_weights(start, rng.random()) if len(states) else -1
     for t in range(len(states)):
         if t > 0:
@@ -99,7 +100,7 @@ def chain_tables(params: ChainParams) -> ChainTables:
 
 
 def _chain_step(tables: Any, state: Any, rng: Any) -> Any:
-    n_routes, half = tables.ways.weights.shape[1] - tables.n_diagonals, tables.n_diagonals // 2
+    n_routes, half = tables.ways.n - tables.n_diagonals, tables.n_diagonals // 2
     way = draw_row(tables.ways, state, rng.random())
     if way >= n_routes:
         return state + way - n_routes - half
@@ -119,17 +120,15 @@ implement(ChainTables, {next_state: _chain_step, draw_word: _chain_word})
 
 
 class WordTables(NamedTuple):
-    """Alias tables of the words of each state, one state behind the other; `built` says which are ready."""
+    """Alias tables of the words of each state, one state after the other."""
 
     blocks: Blocks
     emission: F32
-    words: I64  # words of the blocks, one block behind the other
+    words: I64  # words of the blocks, one block after the other
     word_starts: I64  # (G + 1,) where those of a block begin
     block: I64  # (Z,) of each state
     starts: I64  # (Z + 1,) where the table of a state begins
-    threshold: F32
-    other: NDArray[np.int32]
-    built: NDArray[np.bool_]
+    cells: NDArray[Any]  # CELL
 
 
 class PairTables(NamedTuple):
@@ -170,9 +169,7 @@ def block_tables(
         offsets(sizes),
         block,
         starts,
-        np.empty(starts[-1], dtype=np.float32),
-        np.empty(starts[-1], dtype=np.int32),
-        np.zeros(blocks.n_states, dtype=np.bool_),
+        np.zeros(starts[-1], dtype=CELL),
     )
     if isinstance(T, PairSparse):
         return PairTables(T, alias_rows(T.block_masses() if masses is None else masses), words)
@@ -196,20 +193,27 @@ def _feature_step(tables: Any, state: Any, rng: Any) -> Any:
 
 
 def _block_word(tables: Any, state: Any, rng: Any) -> Any:
-    """The state's table is built if this is its first word."""
     words, u = tables.words, rng.random()
+    begin, n = words.starts[state], words.starts[state + 1] - words.starts[state]
+    if n == 0 or (words.cells[begin].other == 0 and not _build_words(words, state)):
+        return np.int64(-1)
+    i = draw_cell(words.cells, begin, n, u)
+    return words.words[words.word_starts[words.block[state]] + i]
+
+
+@njit(cache=True, nogil=True)
+def _build_words(words: Any, state: Any) -> Any:
+    """Build the table of a state; False if it has no word of positive probability."""
     begin, end, block = words.starts[state], words.starts[state + 1], words.block[state]
     at = words.word_starts[block]
-    if not words.built[state]:
-        weights = np.empty(end - begin)
-        for i in range(end - begin):
-            start = words.blocks.starts[words.words[at + i]]
-            weights[i] = words.emission[start + state - words.blocks.first[block]]
-        if not weights.sum() > 0:
-            return np.int64(-1)
-        build_row(weights, words.threshold[begin:end], words.other[begin:end])
-        words.built[state] = True
-    return words.words[at + draw_alias(words.threshold, words.other, begin, end - begin, u)]
+    weights = np.empty(end - begin)
+    for i in range(end - begin):
+        start = words.blocks.starts[words.words[at + i]]
+        weights[i] = words.emission[start + state - words.blocks.first[block]]
+    if not weights.sum() > 0:
+        return False
+    build_row(weights, words.cells[begin:end])
+    return True
 
 
 implement(PairTables, {next_state: _pair_step, draw_word: _block_word})

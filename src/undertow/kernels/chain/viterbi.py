@@ -2,15 +2,17 @@
 
 A chain is a NamedTuple with all that its scores need, and three compiled functions chosen by its type:
 
-    best_step(chain, t, score, spare, came)   (score, spare): the best way into each live state of token t, given the
-                                              best scores at t − 1; `came` gets where it came from
-    add_evidence(chain, t, first, score, n)   add the scores of token t (and of the start, if it is the first) to those
-                                              of its n live states; False if a score is NaN or +inf
-    origin(chain, came, at, state)            the state of token t − 1 on the best way into `state`; `came` of token t
-                                              begins at `at`
+    best_step(chain, t, score, spare, came, at)   replace the best scores at t − 1 by those of the best way into each
+                                                  live state of token t; `came` from `at` on gets where it came from
+    add_evidence(chain, t, first, score, n)       add the scores of token t (and of the start, if it is the first) to
+                                                  those of its n live states; False if a score is NaN or +inf
+    origin(chain, came, at, state)                the state of token t − 1 on the best way into `state`
 
-They are overloads in Numba's sense, so that the loops are compiled together. Here are a dense chain with any log
-scores, and block chains with pairs or with features; the layers of a factorial chain are in factorial/viterbi.py.
+They are overloads in Numba's sense, so that the loops are compiled together. `spare` is scratch as long as `score`;
+the two are not exchanged after a step and `came` is not cut, which with four states took a quarter longer.
+
+Here are a dense chain with any log scores, and block chains with pairs or with features; the layers of a factorial
+chain are in factorial/viterbi.py.
 """
 
 from __future__ import annotations
@@ -23,11 +25,11 @@ from numpy.typing import NDArray
 
 from undertow.kernels.chain.block_operators import BlockLowRank, PairSparse, live_blocks
 from undertow.kernels.chain.blocks import Blocks, emitted_alike, live_firsts, live_offsets, live_states
-from undertow.kernels.overloads import implement
+from undertow.kernels.overloads import borrowed, implement
 from undertow.kernels.types import F32, F64, I64
 
 
-def best_step(chain: Any, t: Any, score: Any, spare: Any, came: Any) -> Any:
+def best_step(chain: Any, t: Any, score: Any, spare: Any, came: Any, at: Any) -> Any:
     raise TypeError(f"{type(chain).__name__} is not a chain that compiled code knows")
 
 
@@ -70,6 +72,14 @@ def _best_paths(
     chain: Any, bounds: Any, at: Any, n_states: int, n_layers: int, came: Any, states: Any, log_prob: Any
 ) -> int:
     score, spare = np.empty(n_states), np.empty(n_states)  # aligned for vectors here, unlike NumPy's own
+    return int(_all_paths(chain, bounds, at, n_layers, came, score, spare, states, log_prob))
+
+
+@njit(cache=True, nogil=True)
+def _all_paths(
+    chain: Any, bounds: Any, at: Any, n_layers: Any, came: Any, score: Any, spare: Any, states: Any, log_prob: Any
+) -> Any:
+    chain, came, score, spare = borrowed(chain), borrowed(came), borrowed(score), borrowed(spare)
     for s in range(len(bounds) - 1):
         start, stop = bounds[s], bounds[s + 1]
         if stop == start:
@@ -78,7 +88,7 @@ def _best_paths(
         score[: at[start + 1] - base] = 0.0
         for t in range(start, stop):
             if t > start:
-                score, spare = best_step(chain, t, score, spare, came[at[t] - base : at[t + 1] - base])
+                best_step(chain, t, score, spare, came, at[t] - base)
             n_live = at[t + 1] - at[t]
             if n_layers > 1:
                 n_live //= n_layers
@@ -139,10 +149,10 @@ def max_plus(score: Any, table: Any, out: Any, came: Any) -> None:
             out[j], came[j] = value if better else out[j], came.dtype.type(n - 1) if better else came[j]
 
 
-def _dense_step(chain: Any, t: Any, score: Any, spare: Any, came: Any) -> Any:
+def _dense_step(chain: Any, t: Any, score: Any, spare: Any, came: Any, at: Any) -> Any:
     n = len(score)
     if n >= WIDE:
-        max_plus(score, chain.transition, spare, came)
+        max_plus(score, chain.transition, spare, came[at : at + n])
     else:
         for j in range(n):
             best, origin_of_best = -np.inf, 0
@@ -150,8 +160,9 @@ def _dense_step(chain: Any, t: Any, score: Any, spare: Any, came: Any) -> Any:
                 value = score[i] + chain.transition[i, j]
                 better = value > best
                 best, origin_of_best = value if better else best, i if better else origin_of_best
-            spare[j], came[j] = best, origin_of_best
-    return spare, score
+            spare[j], came[at + j] = best, origin_of_best
+    for j in range(n):
+        score[j] = spare[j]
 
 
 def _dense_evidence(chain: Any, t: Any, first: Any, score: Any, n: Any) -> Any:
@@ -180,13 +191,14 @@ class PairScores(NamedTuple):
     emission: F32
 
 
-def _pair_step(chain: Any, t: Any, score: Any, spare: Any, came: Any) -> Any:
+def _pair_step(chain: Any, t: Any, score: Any, spare: Any, came: Any, at: Any) -> Any:
     first, pair, starts, data, leave, arrive = chain.T
     low, high = live_blocks(chain.blocks.word_block[chain.ids[t - 1]], len(first) - 1)
     low_next, high_next = live_blocks(chain.blocks.word_block[chain.ids[t]], len(first) - 1)
     base, base_next = first[low], first[low_next]
-    spare[: first[high_next] - base_next] = -np.inf
-    came[:] = 0
+    n = first[high_next] - base_next
+    for y in range(n):
+        spare[y], came[at + y] = -np.inf, 0
     for i in range(low, high):
         for j in range(low_next, high_next):
             p, k_next = pair[i, j], first[j + 1] - first[j]
@@ -196,8 +208,9 @@ def _pair_step(chain: Any, t: Any, score: Any, spare: Any, came: Any) -> Any:
                     value = score[x - base] + np.log(step)
                     if value > spare[y - base_next]:
                         spare[y - base_next] = value
-                        came[y - base_next] = x - base
-    return spare, score
+                        came[at + y - base_next] = x - base
+    for y in range(n):
+        score[y] = spare[y]
 
 
 def _pair_evidence(chain: Any, t: Any, first: Any, score: Any, n: Any) -> Any:
@@ -225,7 +238,7 @@ class FeatureScores(NamedTuple):
     emission: F32
 
 
-def _feature_step(chain: Any, t: Any, score: Any, spare: Any, came: Any) -> Any:
+def _feature_step(chain: Any, t: Any, score: Any, spare: Any, came: Any, at: Any) -> Any:
     """The best feature into each state, and the best state into that feature."""
     n_features = chain.R.shape[1]
     best, by = np.full(n_features, -np.inf), np.zeros(n_features, dtype=np.int64)
@@ -237,12 +250,11 @@ def _feature_step(chain: Any, t: Any, score: Any, spare: Any, came: Any) -> Any:
                 best[f], by[f] = value, x
     low, k = live_states(chain.blocks.word_block[chain.ids[t]], chain.blocks.first)
     for y in range(k):
-        spare[y], came[y] = -np.inf, by[0]
+        score[y], came[at + y] = -np.inf, by[0]
         for f in range(n_features):
             value = best[f] + chain.ET[low + y, f]
-            if value > spare[y]:
-                spare[y], came[y] = value, by[f]
-    return spare, score
+            if value > score[y]:
+                score[y], came[at + y] = value, by[f]
 
 
 def _feature_evidence(chain: Any, t: Any, first: Any, score: Any, n: Any) -> Any:

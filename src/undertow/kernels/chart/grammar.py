@@ -87,7 +87,7 @@ def rank_space(p: GrammarParams, words: NDArray[Any], *, gap: bool = False, dtyp
 
 
 class Termination(NamedTuple):
-    """The probability that what is derived ends: one for all in a consistent grammar."""
+    """The probability that a derivation terminates: all are one in a consistent grammar."""
 
     left: F64  # (r,) of the left child of each feature
     right: F64  # (r,)
@@ -95,7 +95,7 @@ class Termination(NamedTuple):
 
 
 def termination(p: GrammarParams) -> Termination:
-    """The least solution of g = (V̂ g + a) ∘ (Ŵ g + b), by Newton's method from zero, which rises to it."""
+    """The least solution of g = (V̂ g + a) ∘ (Ŵ g + b), by Newton's method from zero, which converges from below."""
     space = rank_space(p, np.empty(0, dtype=np.int64), gap=True, dtype=np.float64)
     V, W, a, b = space.to_left.T, space.to_right.T, space.word_left[0], space.word_right[0]
     g, one = np.zeros(len(a)), np.eye(len(a))

@@ -23,13 +23,14 @@ class LayeredScores(NamedTuple):
     transition: F64  # (M, K, K)
 
 
-def _layered_step(chain: Any, t: Any, score: Any, spare: Any, came: Any) -> Any:
+def _layered_step(chain: Any, t: Any, score: Any, spare: Any, came: Any, at: Any) -> Any:
     """Layer after layer; the m-th part of `came` says which of layer m's states it came from.
 
-    That part is indexed by the new states of the layers up to m and the old ones of those behind it.
+    That part is indexed by the new states of the layers up to m and the old ones of those after it.
     """
     M, K, _ = chain.transition.shape
     n_joint = len(chain.log_norm)
+    old, new = score, spare
     for m in range(M):
         n_behind = K ** (M - 1 - m)
         if max(K, n_behind) < WIDE:
@@ -39,25 +40,26 @@ def _layered_step(chain: Any, t: Any, score: Any, spare: Any, came: Any) -> Any:
                     for b in range(n_behind):
                         best, origin_of_best = -np.inf, 0
                         for i in range(K):
-                            value = score[(a * K + i) * n_behind + b] + chain.transition[m, i, j]
+                            value = old[(a * K + i) * n_behind + b] + chain.transition[m, i, j]
                             if value > best:
                                 best, origin_of_best = value, i
-                        spare[to], came[m * n_joint + to] = best, origin_of_best
+                        new[to], came[at + m * n_joint + to] = best, origin_of_best
                         to += 1
         else:
             size = K * n_behind
             for a in range(K**m):
-                old, new = score[a * size : (a + 1) * size], spare[a * size : (a + 1) * size]
-                origins = came[m * n_joint + a * size : m * n_joint + (a + 1) * size]
+                here, begin = slice(a * size, (a + 1) * size), at + m * n_joint + a * size
+                origins = came[begin : begin + size]
                 if n_behind == 1:
-                    max_plus(old, chain.transition[m], new, origins)
+                    max_plus(old[here], chain.transition[m], new[here], origins)
                 else:
-                    by_state = old.reshape(K, n_behind)
+                    by_state, best_scores = old[here].reshape(K, n_behind), new[here]
                     for j in range(K):
                         behind = slice(j * n_behind, (j + 1) * n_behind)
-                        max_plus(chain.transition[m, :, j], by_state, new[behind], origins[behind])
-        score, spare = spare, score
-    return score, spare
+                        max_plus(chain.transition[m, :, j], by_state, best_scores[behind], origins[behind])
+        old, new = new, old
+    if M % 2:
+        score[:] = spare
 
 
 def _layered_evidence(chain: Any, t: Any, first: Any, score: Any, n: Any) -> Any:

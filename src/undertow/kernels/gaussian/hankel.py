@@ -79,7 +79,7 @@ def hankel_svd(
     squares, turn = np.linalg.eigh(gram(image))
     values = np.sqrt(np.maximum(squares[::-1][:h], 0))
     if not values[0] > 64 * np.finfo(operator.dtype).eps:
-        raise InputError("Every word of the text is independent of its neighbours, so there are no states to find.")
+        raise InputError("Every word of the text is independent of its neighbors, so there are no states to find.")
     turn = turn[:, ::-1][:, :h]
     right = image @ (turn / np.maximum(values, RANK_TOLERANCE * values[0])).astype(image.dtype)
     return HankelSVD((basis @ turn.astype(basis.dtype)).reshape(r, V, h), values, right.reshape(r, V, h))

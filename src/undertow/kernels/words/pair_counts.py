@@ -54,7 +54,7 @@ def positions_by_word(tokens: Any, first: Any, n_words: Any) -> Any:
 
 @njit(cache=True, nogil=True, inline="always")
 def _emit(counter: Any, touched: Any, summary: Any, indices: Any, data: Any, at: Any) -> Any:
-    """Write the touched counters in column order, clear them, and return the place behind."""
+    """Write the touched counters in column order, clear them, and return the position after them."""
     for s in range(len(summary)):
         high = summary[s]
         if high == 0:

@@ -4,7 +4,7 @@
 
 Row i is present with probability π_i, and then meets v_i columns; both are forecast from its steps so far. (π is the
 geometric mean of two forecasts: how often the row was present; and its share of all counts to come, divided by v_i.)
-It meets columns that will be frequent (q̂), near (|μ_i − μ_j|² + tr(Σ_ii + Σ_jj − Σ_ij − Σ_ji), so that uncertain
+It meets columns that will be frequent (q̂), near (|x_i − x_j|² + tr(Σ_ii + Σ_jj − Σ_ij − Σ_ji), so that uncertain
 positions lower the rate), and that it met before (m_ij is the number of past meetings, older ones decayed: a few
 coordinates cannot represent every habit of an author). The weights a, b, c and r are learned on the last training step
 (`link_model`); pairs that never met have weights of their own, without r. Half of the difference between a row's sum of

@@ -8,7 +8,7 @@ a smoother, learned noise, link prediction and a form for large sets. See `docs/
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -42,13 +42,10 @@ from undertow.models.dynamic.state import FittedMap
 from undertow.models.fitting import Callback, CheckpointSource, open_checkpoint
 from undertow.tables import Table
 from undertow.text.event_times import Time
-from undertow.text.events import Events
+from undertow.text.events import Events, EventSource
 
 Name = str | tuple[str, str]
 """An entity: its name, or (kind, name) where the name is both a row and a column."""
-
-EventSource = Events | str | os.PathLike[str] | Iterable[Any]
-"""Events, the path of a CSV, TSV or JSON lines file, a DataFrame, or rows of (time, row, column, count)."""
 
 
 def _drift_pair(drift: Any) -> tuple[float, float] | None:
@@ -410,9 +407,9 @@ class DynamicEmbedding(Estimator):
     def movers(self, n: int = 10, *, first: Any = None, last: Any = None, significance: float = 0.05) -> Movers:
         """The entities that moved most between two steps, of those whose movement is significant.
 
-        Movement is tested with Wald's statistic on a map of its own, fitted when it is first needed: its frequencies
-        are free (with the sums of a step as frequencies, words that stay would have to move), and its covariance is
-        full; of large sets the most frequent entities are tested. See docs/dynamic.md.
+        Movement is tested with Wald's statistic on a separate map, fitted on first use: its frequencies are free (with
+        the sums of a step as frequencies, words that stay would have to move), and its covariance is full; of large
+        sets the most frequent entities are tested. See docs/dynamic.md.
 
         Parameters
         ----------

@@ -59,7 +59,7 @@ class Mover(NamedTuple):
     distance
         Between its two smoothed positions.
     wald, p_value
-        Wald's statistic of the movement, and the probability of one as large by chance.
+        Wald's statistic of the movement, and the probability of a statistic as large by chance.
     """
 
     name: str
@@ -197,9 +197,9 @@ def movers(
     if not len(tested):
         return Movers(
             [],
-            f"The data cannot show movement {steps}: no entity is at two steps that have more than one row and "
-            f"more than one column (here: {entities.kinds[0]} and {entities.kinds[1]}); join steps to longer ones, or "
-            "divide the rows more finely.",
+            f"The data cannot show movement {steps}: no entity occurs at two steps with more than one row and more "
+            f"than one column (here: {entities.kinds[0]} and {entities.kinds[1]}); use longer steps, or divide the "
+            "rows more finely.",
         )
     path = tested_on.smoothed
     moved = path.means[t] - path.means[s]

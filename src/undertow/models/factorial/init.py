@@ -1,6 +1,6 @@
 """Initial parameters of a factorial HMM: each layer from another clustering of the words, so that the layers differ.
 
-"clusters": each layer clusters the words by another view of their neighbours: both sides (the classes of a class bigram
+"clusters": each layer clusters the words by another view of their neighbors: both sides (the classes of a class bigram
 model), the word before, the word after, then the same at distance two. "lds": the words are embedded by a linear
 dynamical system, by the SVD of the whitened moment at lag 1, and each layer clusters them in another subspace. EM from
 random parameters ends at a much lower likelihood, and EM from equal layers keeps them equal.

@@ -1,11 +1,11 @@
 """A start from trees that several short fits agree on.
 
-The trees of one fit depend on its random start more than on its likelihood. So a few small grammars are fitted to a
-sample of short sentences, each from a start of its own; the posterior probabilities of the spans are averaged over
-them, and the tree of each sentence with the largest sum is taken, which has the most correct constituents in
-expectation if every grammar is as likely to be right. A tree that branches to the side where trees lean has a vote too:
-it is a good guess where the fits do not agree. The grammar itself then begins with some passes over the sample
-in which each sentence has its tree and only the symbols are hidden.
+Different random starts lead to different trees, and the likelihood does not tell which are better. So a few small
+grammars are fitted to a sample of short sentences, each from its own start, and the posterior probabilities of the
+spans are averaged over them. For each sentence the tree with the largest sum is taken: it has the most correct
+constituents in expectation if every grammar is equally likely to be right. A purely right-branching tree
+(left-branching with lean="left") has a vote too: it is a good guess where the fits do not agree. The grammar itself
+then begins with some passes over the sample in which the trees are fixed and only the symbols are hidden.
 """
 
 from __future__ import annotations

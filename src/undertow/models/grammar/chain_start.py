@@ -3,7 +3,7 @@
 The chain has Z states and a last one that only ends a sentence; it is fitted by EM. State z becomes a preterminal T_z,
 which emits as z does, a nonterminal A_z for what z and all after it emit, if that is two words or more, and a feature:
 A_z → T_z A_z' or T_z T_z'. Sentences have the same probability under both, so that EM of the grammar begins where that
-of the chain ended. A small share of general rules lets it leave there.
+of the chain ended. A small share of general rules lets EM move away from the chain.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def mixed(general: GrammarParams, small: GrammarParams) -> GrammarParams:
     left[np.ix_(states, symbols)] += (1 - GENERAL) * small.left
     right[np.ix_(states, symbols)] += (1 - GENERAL) * small.right
     for table, k in ((rules, n), (left, r), (right, r)):
-        table[Z:k] /= GENERAL  # rows that the small grammar has not
+        table[Z:k] /= GENERAL  # rows that the small grammar lacks
     emission = general.emission.copy()
     emission[:, :Z] = small.emission
     single = [x.astype(np.float32) for x in (start, rules, left, right, emission)]

@@ -361,7 +361,7 @@ class Grammar(Estimator):
 
     def _start(self, text: Corpus, m_step: em.MStep, rng: np.random.Generator, workers: Engine) -> em.Fitted:
         """Parameters to begin EM with."""
-        m_step = m_step._replace(smoothing=max(m_step.smoothing, 1.0))  # what a start gives no chance, EM cannot find
+        m_step = m_step._replace(smoothing=max(m_step.smoothing, 1.0))  # EM cannot leave a probability of zero
         sizes = Sizes(int(self.n_nonterminals), int(self.n_preterminals), int(self.rank))
         init, n_threads = self.init, count_workers(self.n_jobs)
         if init in ("auto", "agreement"):
@@ -790,7 +790,7 @@ class Grammar(Estimator):
         check_params(GrammarParams(*(tensors[name] for name in GrammarParams._fields)))
         counts, n_sentences = tensors["symbol_counts"], state.fitted["n_sentences"]
         if type(n_sentences) is not int or n_sentences < 1 or not (counts >= 0).all() or not counts.sum() > 0:
-            raise InputError("the numbers of uses of its symbols are none.")
+            raise InputError("the numbers of sentences or of uses of its symbols are not positive.")
 
     def _restore(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
         # numba compiles once more for arrays that cannot be written

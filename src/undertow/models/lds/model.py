@@ -253,7 +253,7 @@ class LDS(Estimator):
         Parameters
         ----------
         X
-            A corpus, token lists, or counts over the model's vocabulary or one with more words behind it.
+            A corpus, token lists, or counts over the model's vocabulary or one with more words after it.
         y
             Ignored.
         counts

@@ -191,7 +191,7 @@ class BaseTagger(Estimator):
     # --- scikit-learn -----------------------------------------------------------------------------------
 
     def __sklearn_clone__(self) -> Self:
-        shared = self.unsaved_params  # callbacks, and models: a copy of either would serve nobody
+        shared = self.unsaved_params  # callbacks and models: there is no use in copying them
         return type(self)(**{k: v if k in shared else copy.deepcopy(v) for k, v in self.get_params().items()})
 
     # --- saving -----------------------------------------------------------------------------------------

@@ -89,7 +89,7 @@ class CRFTagger(BaseTagger):
         False leaves the spelling out.
     algorithm
         "lbfgs" maximizes the penalized likelihood over all sentences. "minibatch" comes near that in 5 to 10 passes
-        (AdaGrad); it knows no l1.
+        (AdaGrad) and does not support l1.
     batch_size, learning_rate
         Of "minibatch": tokens in a gradient step, and how far the first one goes.
     class_weight
@@ -104,7 +104,7 @@ class CRFTagger(BaseTagger):
     warm_start
         Whether a second `fit` starts from the weights of the first.
     n_jobs
-        Threads of "lbfgs" and of predictions; −1 for as many as there are processors. Their number changes no bit.
+        Threads of "lbfgs" and of predictions; −1 for as many as there are processors. It does not change the result.
     random_state
         Seed or generator, for the order of mini-batches.
     callbacks
@@ -115,7 +115,7 @@ class CRFTagger(BaseTagger):
     labels_ : list of str
         The tags, sorted.
     states_ : list of str
-        What the weights are of: the tags, or with `scheme` those of BIOES.
+        The labels of the CRF: the tags, or with `scheme` those of BIOES.
     weights_ : CRFWeights
         The weights that are not 0.
     attributes_ : dict
@@ -482,7 +482,7 @@ class CRFTagger(BaseTagger):
             with one_blas_thread():
                 tokens = self._reader.read(batch, more, grow=False)
                 n_numbers = len(self.weights_.dense)
-                if len(tokens.row) == 1:  # without tokens nobody knows how many numbers there are
+                if len(tokens.row) == 1:  # without tokens the number of columns is unknown
                     tokens = tokens._replace(dense=np.zeros((0, n_numbers), dtype=np.float32))
                 if tokens.dense.shape[1] != n_numbers:
                     raise InputError(

@@ -1,10 +1,10 @@
 """From sentences to the arrays that a CRF reads: one dictionary of attributes, one dense matrix.
 
 A source gives features of items: of word types (spelling) or of tokens (representations, extra columns). A token reads
-those of its neighbours too, under names that say how far away they are: `-1:l=the`, `hmm-states[1]:17`. So a name is
+those of its neighbors too, under names that say how far away they are: `-1:l=the`, `hmm-states[1]:17`. So a name is
 made once for every feature and offset, and the rows of tokens are put together from tables.
 
-Sources whose `dense` is true come as one matrix; beyond the ends of a sentence their neighbours are 0.
+Sources whose `dense` is true come as one matrix; beyond the ends of a sentence their neighbors are 0.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from undertow.results.tagging.word_features import (
     TEMPLATES,
     Template,
     letter_features,
-    neighbour_features,
+    neighbor_features,
     own_features,
     shape,
     shorten,
 )
 from undertow.text.vocabulary import check_word
 
-BATCH_TOKENS = 1 << 15  # models are asked about so many at a time
+BATCH_TOKENS = 1 << 15  # models are queried with so many tokens at a time
 MAX_CACHED = 500_000  # word types whose features are kept
 
 Extra = Iterable[Sequence[Any]] | None
@@ -133,7 +133,7 @@ class FeatureReader:
     features
         Representations.
     window
-        Neighbours to each side, unless a representation has a window of its own.
+        Neighbors to each side, unless a representation has a window of its own.
     lexical
         Whether the spelling is read.
     attributes
@@ -159,7 +159,7 @@ class FeatureReader:
         near = {o: f"{o}:" for o in range(-self.window, self.window + 1) if o}
         self.types: dict[str, int] = {}
         self.own = WordTable(Names({0: ""}, self.attributes), self._own)
-        self.near = WordTable(Names(near, self.attributes), neighbour_features)
+        self.near = WordTable(Names(near, self.attributes), neighbor_features)
         self.lower, self.short = JoinedTable(str.lower), JoinedTable(lambda word: shorten(shape(word)))
         self.names = {f.name: Names(_prefixes(f.name, window_of(f, self.window)), self.attributes) for f in self.sparse}
         self.extra = Names(_prefixes("extra", self.window), self.attributes)
@@ -172,7 +172,7 @@ class FeatureReader:
             parts.append(self._read_batch(batch, more, grow))
             first += len(batch)
         bounds = np.cumsum([0, *map(len, sentences)]).astype(np.int64)
-        # without tokens nobody knows how many dense numbers there are
+        # without tokens the number of dense columns is unknown
         parts = [p for p in parts if len(p[0]) > 1] or [self._read_batch([], None if extra is None else [], grow)]
         widths = {dense.shape[1] for *_, dense in parts}
         if len(widths) > 1:

@@ -1,6 +1,6 @@
 """The default representation of a `Tagger`: which models are fitted to the text, how, and how each is read.
 
-Everything that is chosen stands here. A text that is too short for a model leaves it out.
+All choices are made here. A model is left out if the text is too short for it.
 """
 
 from __future__ import annotations

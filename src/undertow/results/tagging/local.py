@@ -1,4 +1,4 @@
-"""A tagger that reads one token's vector at a time: it shows what the vectors themselves know."""
+"""A tagger that reads one token's vector at a time: it shows how much information the vectors hold."""
 
 from __future__ import annotations
 

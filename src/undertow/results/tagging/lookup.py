@@ -3,8 +3,8 @@
 Labelled text and the text of a model are often spelled differently. So tokens are first respelled as the model's
 tokenizer would have written them: `3.5` as `NUM`, `-LRB-` as `(`, in lower case if it lowers.
 
-Much of what a tagger has to tell of an unseen word is known to the model under another spelling: `Great` at the start
-of a sentence, `GREAT`, `#great` and `greaaat` are `great`. Two ways to look for it:
+The model often knows an unseen word under another spelling: `Great` at the start of a sentence, `GREAT`, `#great` and
+`greaaat` are `great`. Two ways to look for it:
 
     "known"     if the word is not in the vocabulary: in lower case, with one capital, in capitals; then without
                 leading # and @; then with its runs of three or more equal letters cut to two, and to one

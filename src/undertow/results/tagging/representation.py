@@ -1,4 +1,4 @@
-"""What a model knows about a token, as features that a tagger can read.
+"""Features of tokens from fitted models, for taggers.
 
 The classes below make a representation (`token_features.py`) from a fitted undertow model; only these are saved with a
 tagger:
@@ -41,7 +41,7 @@ class ModelFeatures(abc.ABC):
     name
         Begins the names of its features in a CRF; None for the kind of the model and of the adapter.
     window
-        How many neighbours' features to each side a CRF reads too; None for the tagger's own window.
+        How many neighbors' features to each side a CRF reads too; None for the tagger's own window.
     respell
         None looks tokens up as the tokenizer of the model's text would have written them, if that is known to be
         undertow's; True does so even if it is not known; False never.

@@ -1,4 +1,4 @@
-"""The tagger for most purposes: labelled sentences and, if there is any, unlabelled text; all else is chosen."""
+"""The tagger for most purposes: give labelled sentences and, if available, unlabelled text; the rest has defaults."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class SparseRows(NamedTuple):
 
 @runtime_checkable
 class Representation(Protocol):
-    """Anything that gives tokens features; an attribute `window` may say how many neighbours' features a CRF reads too.
+    """Anything that gives tokens features; an attribute `window` may say how many neighbors' features a CRF reads too.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Spelling features of a word, of its neighbours and of the two together, as lexicalized taggers use them.
+"""Spelling features of a word, of its neighbors and of the two together, as lexicalized taggers use them.
 
 Of the word itself: the word, its lower case, its shape (`Xxxx`, `dd-d`) in full and with runs cut to one, its first and
 last 1 to 4 letters, and whether it has a digit, a hyphen, a capital at the start or inside, or no letter. Of the words
@@ -89,8 +89,8 @@ def _affixes(word: str, lengths: tuple[int, ...]) -> list[str]:
     return [name for n in lengths if n <= len(word) for name in (f"p{n}={word[:n]}", f"s{n}={word[-n:]}")]
 
 
-def neighbour_features(word: str) -> list[str]:
-    """Features of a neighbour; the empty word is a position outside the sentence."""
+def neighbor_features(word: str) -> list[str]:
+    """Features of a neighbor; the empty word is a position outside the sentence."""
     if not word:
         return ["outside"]
     return [f"l={word.lower()}", f"short={shorten(shape(word))}", f"s3={word[-3:]}"]

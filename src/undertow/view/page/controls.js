@@ -37,9 +37,9 @@ byId("layout").querySelector("[value=still]").textContent = `${shorten(KIND_NAME
 if (D === 1 || KIND_NAMES.length < 2) byId("layout").parentElement.hidden = true;
 const LAYOUT_NOTES = {
   distances: "",
-  balanced: `Read directions: ${KIND_NAMES[0]} and ${KIND_NAMES[1]} on the same side of the middle came together more ` +
-    "often than others; what is in the middle goes with all alike. Distances are not the model’s here.",
-  still: `Here ${KIND_NAMES[1]} stay at their mean places, and ${KIND_NAMES[0]} are shifted as those around them were: ` +
+  balanced: `Read directions: ${KIND_NAMES[0]} and ${KIND_NAMES[1]} on the same side of the center occur together more ` +
+    "often than others; what is in the center goes with all alike. Distances have no meaning here.",
+  still: `Here ${KIND_NAMES[1]} stay at their mean positions, and ${KIND_NAMES[0]} are shifted with those around them: ` +
     "distances are approximate.",
 };
 function letGo() {

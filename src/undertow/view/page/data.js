@@ -51,8 +51,8 @@ function byBalance(f, i) {
   return out;
 }
 
-// The second kind stays at its mean places, by weight; one of the first is shifted as those near it were, the nearer and
-// weightier the more (weights of the model: p exp(−d²)).
+// The second kind stays at its weighted mean positions; an entity of the first kind is shifted by the mean shift of those
+// near it, with the weights of the model: p exp(−d²).
 const STILL_MOST = 400; // of the second kind take part in that
 function byStillness() {
   const mean = new Float64Array(2 * N), total = new Float64Array(N);

@@ -22,7 +22,7 @@ function showPinned() {
   else if (state.pinned.length) hint.textContent = "";
   else {
     hint.textContent = "Click a dot, or search for a name, to pin it: its trail, its uncertainty and its nearest " +
-      "neighbours appear.";
+      "neighbors appear.";
   }
   hint.hidden = hint.textContent === "";
 }

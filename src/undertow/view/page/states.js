@@ -107,7 +107,7 @@ function chooseWord(k) {
   if (!states.length) return;
   choose(states[0], [
     element("h3", {}, `The ${WHAT}s of “`, element("bdi", { text: STRINGS[w] }), "”"),
-    element("p", { class: "note", text: `How probable each ${WHAT} is where the word stands, without its context.` }),
+    element("p", { class: "note", text: `How probable each ${WHAT} is given the word alone, without its context.` }),
     bars(states.map((i, n) => ({ label: `${STATES[i].name}: ${few(i, 4)}`, p: probabilities[n], act: () => choose(i) }))),
     element("hr"),
   ]);
