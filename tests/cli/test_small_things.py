@@ -24,12 +24,22 @@ from undertow.text.tagged import multiword_example
 
 @pytest.mark.parametrize(
     ("given", "expected"),
-    [(["neighbours"], "neighbors"), (["fti", "hmm"], "fit"), (["tag", "trian"], "train"), (["fit", "hhm"], "hmm")],
+    [
+        (["neighbours"], "neighbors"), (["fti", "hmm"], "fit"), (["tag", "trian"], "train"), (["fit", "hhm"], "hmm"),
+        (["corpus", "biuld"], "build"),
+    ],  # fmt: skip
 )
 def test_a_mistyped_command_is_corrected(given: list[str], expected: str) -> None:
     done = run(*given, "x")
     assert done.returncode == 2 and f"did you mean {expected}" in done.stderr
     assert "--help lists them" in run("qqqqqq").stderr
+
+
+@pytest.mark.parametrize("group", [[], ["corpus"], ["fit"], ["tag"]])
+def test_a_group_without_a_command_shows_its_help_whole(group: list[str]) -> None:
+    done = run(*group)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr == run(*group, "--help").stdout and "Commands:" in done.stderr
 
 
 # --- events ---------------------------------------------------------------------------------------------
