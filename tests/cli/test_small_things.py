@@ -25,9 +25,12 @@ from undertow.text.tagged import multiword_example
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        (["neighbours"], "neighbors"), (["fti", "hmm"], "fit"), (["tag", "trian"], "train"), (["fit", "hhm"], "hmm"),
+        (["neighbours"], "neighbors"),
+        (["fti", "hmm"], "fit"),
+        (["tag", "trian"], "train"),
+        (["fit", "hhm"], "hmm"),
         (["corpus", "biuld"], "build"),
-    ],  # fmt: skip
+    ],
 )
 def test_a_mistyped_command_is_corrected(given: list[str], expected: str) -> None:
     done = run(*given, "x")
