@@ -88,6 +88,9 @@ def test_events_of_a_table_with_text(tmp_path: Path) -> None:
         (1999, "Ann", "and", 1.0), (1999, "Ann", "rivers", 2.0), (1999, "Bob", "and", 1.0),
         (1999, "Bob", "rivers", 2.0), (2000, "Ann", "banks", 1.0),
     ]  # fmt: skip
+    assert events.kind_names == ("authors", "words"), (
+        "the columns are words, whatever the field of their texts is called"
+    )
     path.write_text("year,authors,abstract\n1999,Ann\n")
     with pytest.raises(InputError, match="line 2: 2 fields where the first line has 3"):
         events_from_documents([str(path)], columns="abstract")
