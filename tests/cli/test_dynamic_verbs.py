@@ -7,11 +7,13 @@ import importlib.util
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cli_runner import failed, run
 from undertow import Events, load
+from undertow.models.dynamic.queries import Mover, Movers
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,7 @@ def test_documents_to_links(documents: Path) -> None:
     place = documents.parent
     done = run("events", documents, "-o", place / "events.csv", "--stop-words", "--min-times", "2", "--json")
     facts = json.loads(done.stdout)
-    assert facts["steps"] == 3 and facts["authors"] == 3
+    assert facts["steps"] == 3 and facts["authors"] == 3 and isinstance(facts["counts"], int)
     events = Events.build(place / "events.csv")
     assert "the" not in events.column_names and events.kind_names == ("authors", "words")
 
@@ -46,6 +48,37 @@ def test_documents_to_links(documents: Path) -> None:
     assert len(found) == 4 and set(found[0]) == {"row", "column", "probability"}
     assert run("links", place / "m", "-n", "2").stdout.count("\n") == 2
     assert run("inspect", place / "m").returncode == 0
+
+    done = run("movers", place / "m", "--json")
+    assert json.loads(done.stdout)["verdict"] == model.movers().verdict  # type: ignore[attr-defined]
+    assert "--first 1999: the map has no such time; it has 2001 to 2003" in failed(
+        run("movers", place / "m", "--first", "1999")
+    )
+
+
+class Moved:
+    """A map on which two entities moved; it keeps what it was asked."""
+
+    kind = "dynamic"
+    times_ = (1946, 1979, 1997)
+
+    def movers(self, n: int, **asked: Any) -> Movers:
+        self.asked = {"n": n} | asked
+        found = [Mover("China\t(PRC)", "countries", 1.234, 30.0, 3e-7), Mover("détente", "words", 0.5, 9.0, 0.0123)]
+        return Movers(found, "2 of the 130 entities moved beyond noise between 1979 and 1997.")
+
+
+def test_movers_are_a_table_with_a_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Moved()
+    monkeypatch.setattr("undertow.storage.load_model", lambda path: model)
+    done = run("movers", "m", "-n", "7", "--first", "1979", "--last", "1997", "--significance", "0.1")
+    assert model.asked == {"n": 7, "first": 1979, "last": 1997, "significance": 0.1}
+    assert done.stdout == (
+        "name         kind       distance  p\n"
+        "China\N{REPLACEMENT CHARACTER}(PRC)  countries      1.23  < 0.0001\n"
+        "détente      words          0.50  0.0123\n"
+        "2 of the 130 entities moved beyond noise between 1979 and 1997.\n"
+    )
 
 
 HOSTILE = ["</script><img src=x onerror=alert(1)>", 'a "quoted", name', "tab\there", "line\nend", "=1+1", "ü ✓ 漢 שלום"]

@@ -75,7 +75,9 @@ def test_ask(place: Path) -> None:
     assert found["position"] == 5
     for ours, truth in zip(found["words"], model.compare(tokens, 4, ["mat", "bank"]), strict=True):
         assert ours == {k: pytest.approx(v, rel=1e-6) if k != "word" else v for k, v in truth._asdict().items()}
-    assert run("ask", place / "news.hmm", "They sat on the ?", "--words", "mat,bank").stdout.startswith("mat ")
+    assert run("ask", place / "news.hmm", "They sat on the ?", "--words", "mat,bank").stdout.startswith(
+        "word  probability    share  log-odds\nmat "
+    )
     known = "They sat on the bank".split()
     done = run("ask", place / "news.hmm", " ".join(known), "--what-if", "mat", "--position", "5", "--json")
     changes = json.loads(done.stdout)["changes"]
@@ -83,7 +85,9 @@ def test_ask(place: Path) -> None:
     assert [c["position"] for c in changes] == [1, 2, 3, 4, 6]
     np.testing.assert_allclose([c["total_variation"] for c in changes], [c.total_variation for c in truth], atol=1e-6)
     table = run("ask", place / "news.hmm", " ".join(known), "--what-if", "mat", "--position", "5").stdout
-    assert len(table.strip().split("\n")) == 5
+    header, *rows = table.strip().split("\n")
+    assert header == "position  token  state moves  more bits" and len(rows) == 5
+    assert {len(row) for row in rows} == {len(header)}
 
 
 def test_surprise(place: Path) -> None:
@@ -105,7 +109,8 @@ def test_surprise(place: Path) -> None:
 def test_the_page_of_surprise(place: Path, tmp_path: Path) -> None:
     out = tmp_path / "page.html"
     done = run("surprise", place / "news.hmm", place / "new.txt", "-o", out, "--title", "<b>bold</b>")
-    assert done.returncode == 0 and done.stdout == "" and "<b>bold" not in out.read_text()
+    assert done.returncode == 0 and "<b>bold" not in out.read_text()
+    assert done.stdout.startswith(f"page       {out}\nbytes ") and "sentences  2" in done.stdout
     shown = payload(out.read_text())
     words = [[shown["strings"][w] for w in s] for s in shown["sentences"]]
     assert words[0] == [*"They sat on the bank of the Thames .".split(), "<eos>"], "with the boundary of the corpus"

@@ -24,12 +24,25 @@ from undertow.text.tagged import multiword_example
 
 @pytest.mark.parametrize(
     ("given", "expected"),
-    [(["neighbours"], "neighbors"), (["fti", "hmm"], "fit"), (["tag", "trian"], "train"), (["fit", "hhm"], "hmm")],
+    [
+        (["neighbours"], "neighbors"),
+        (["fti", "hmm"], "fit"),
+        (["tag", "trian"], "train"),
+        (["fit", "hhm"], "hmm"),
+        (["corpus", "biuld"], "build"),
+    ],
 )
 def test_a_mistyped_command_is_corrected(given: list[str], expected: str) -> None:
     done = run(*given, "x")
     assert done.returncode == 2 and f"did you mean {expected}" in done.stderr
     assert "--help lists them" in run("qqqqqq").stderr
+
+
+@pytest.mark.parametrize("group", [[], ["corpus"], ["fit"], ["tag"]])
+def test_a_group_without_a_command_shows_its_help_whole(group: list[str]) -> None:
+    done = run(*group)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr == run(*group, "--help").stdout and "Commands:" in done.stderr
 
 
 # --- events ---------------------------------------------------------------------------------------------
@@ -75,6 +88,9 @@ def test_events_of_a_table_with_text(tmp_path: Path) -> None:
         (1999, "Ann", "and", 1.0), (1999, "Ann", "rivers", 2.0), (1999, "Bob", "and", 1.0),
         (1999, "Bob", "rivers", 2.0), (2000, "Ann", "banks", 1.0),
     ]  # fmt: skip
+    assert events.kind_names == ("authors", "words"), (
+        "the columns are words, whatever the field of their texts is called"
+    )
     path.write_text("year,authors,abstract\n1999,Ann\n")
     with pytest.raises(InputError, match="line 2: 2 fields where the first line has 3"):
         events_from_documents([str(path)], columns="abstract")

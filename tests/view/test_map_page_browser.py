@@ -600,6 +600,20 @@ def test_the_ribbon_ranks_the_nearest_at_each_time(show: Any) -> None:
     assert browser.evaluate("undertow.state.pairs.map(p => undertow.names[p.j])") == [name]
 
 
+@pytest.mark.parametrize("key", ["Enter", " "])
+def test_the_ribbon_by_keyboard(show: Any, key: str) -> None:
+    browser = show(apart(sample_map()))
+    click_dot(browser, 1)
+    browser.evaluate("document.querySelector('#ribbon .ribbon').focus({focusVisible: true})")
+    style = "getComputedStyle(document.activeElement.querySelector('text'))"
+    assert browser.evaluate(f"{style}.textDecorationLine + {style}.fontWeight") == "underline700"
+    browser.press(key)
+    assert browser.evaluate("undertow.state.pairs.map(p => undertow.names[p.j])") == [
+        text_of(browser, "#ribbon .ribbon title")
+    ]
+    assert not browser.evaluate("undertow.state.playing"), "space is the key of the ribbon here"
+
+
 def test_names_and_their_uncertainty_are_seen_before_anything_is_pinned(show: Any) -> None:
     # opaque pixels in the box of the first name, and all painted ones; a page is read once, else Chromium complains
     ink = (

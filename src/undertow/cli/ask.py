@@ -49,9 +49,10 @@ def command(
         if as_json:
             click.echo(json.dumps({"position": place + 1, "words": [f._asdict() for f in found]}, ensure_ascii=False))
             return
-        width = max(len(f.word) for f in found)
+        width = max(len("word"), *(len(f.word) for f in found))
+        click.echo(f"{'word':<{width}}  probability    share  log-odds")
         for f in found:
-            click.echo(f"{f.word:<{width}}  {f.probability:.4g}  {f.share:7.2%}  {f.log_odds:+.3f}")
+            click.echo(f"{f.word:<{width}}  {f.probability:11.4g}  {f.share:7.2%}  {f.log_odds:+8.3f}")
         return
     changes = opened.what_if(tokens, place, what_if)
     if as_json:
@@ -61,9 +62,11 @@ def command(
         ]
         click.echo(json.dumps({"position": place + 1, "word": what_if, "changes": rows}, ensure_ascii=False))
         return
-    width = max((len(shown(c.token)) for c in changes), default=0)
+    width = max(len("token"), *(len(shown(c.token)) for c in changes))
+    click.echo(f"position  {'token':<{width}}  state moves  more bits")
     for c in changes:
-        click.echo(f"{c.position + 1:>4}  {shown(c.token):<{width}}  {c.total_variation:.4f}  {c.surprise:+.3f}")
+        moves, bits = f"{c.total_variation:11.4f}", f"{c.surprise:+9.3f}"
+        click.echo(f"{c.position + 1:>8}  {shown(c.token):<{width}}  {moves}  {bits}")
 
 
 def _place(tokens: list[Any], position: int | None) -> int:

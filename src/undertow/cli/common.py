@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from undertow.engine import Engine
 
 F = TypeVar("F", bound=Callable[..., Any])
+TICK = 1.0  # seconds between two drawings of a bar that does not move
 
 
 class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic from click 8.5 on
@@ -137,6 +138,14 @@ def progress_bar() -> Iterator[ProgressFn]:
     say_when_compiling(say)
     bar: Any = None
     stage: str | None = None  # of the bar; versions of tqdm differ in what bar.desc is
+    drawing, ended = threading.RLock(), threading.Event()
+
+    def keep_the_time() -> None:
+        """Redraw the bar: the first pass of a large fit takes minutes, in which its clock would stand still."""
+        while not ended.wait(TICK):
+            with drawing:
+                if bar is not None and not ended.is_set():
+                    bar.refresh()
 
     def draw(p: Progress) -> None:
         nonlocal bar, stage
@@ -159,13 +168,16 @@ def progress_bar() -> Iterator[ProgressFn]:
     with _interrupts_outside() as whole:
 
         def show(p: Progress) -> None:
-            with whole():
+            with whole(), drawing:
                 draw(p)
 
+        clock = threading.Thread(target=keep_the_time, name="undertow-clock", daemon=True)
+        clock.start()
         try:
             yield show
         finally:
-            with whole():
+            with whole(), drawing:
+                ended.set()
                 if bar is not None:
                     bar.close()
 
@@ -247,6 +259,11 @@ def reuse_said() -> Iterator[None]:
         logger.removeHandler(handler)
         logger.setLevel(level)
         logger.propagate = propagate
+
+
+def printable(name: str) -> str:
+    """A name on one line of a terminal: names may hold any character."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
 
 
 def show(facts: dict[str, Any], as_json: bool) -> None:

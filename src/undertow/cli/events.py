@@ -113,6 +113,6 @@ def command(
         events.kind_names[0]: len(events.row_names),
         events.kind_names[1]: len(events.column_names),
         "different_events": events.n_events,
-        "counts": events.total,
+        "counts": int(events.total) if float(events.total).is_integer() else events.total,
     }
     show(facts, as_json)

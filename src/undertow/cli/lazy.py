@@ -19,6 +19,13 @@ class LazyGroup(click.Group):
         super().__init__(*args, **kwargs)
         self.verbs = verbs
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does, but without a command the help is shown as it is, not as the text of an error."""
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(2)
+        return super().parse_args(ctx, args)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.verbs)
 

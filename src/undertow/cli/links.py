@@ -6,7 +6,7 @@ import json
 
 import click
 
-from undertow.cli.common import json_option
+from undertow.cli.common import json_option, printable
 
 
 @click.command()
@@ -22,12 +22,7 @@ def command(model: str, number: int, new: bool, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"links": [link._asdict() for link in found]}, ensure_ascii=False))
         return
-    # names may contain any character: print each on one line
-    rows = [(_line(link.row), _line(link.column), link.probability) for link in found]
+    rows = [(printable(link.row), printable(link.column), link.probability) for link in found]
     widths = [max((len(r[k]) for r in rows), default=0) for k in (0, 1)]
     for row, column, probability in rows:
         click.echo(f"{row:<{widths[0]}}  {column:<{widths[1]}}  {probability:.3f}")
-
-
-def _line(name: str) -> str:
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)

@@ -44,6 +44,7 @@ VERBS = {
     "view": ("undertow.cli.view", "Write an HTML page of a model, or of a text as the model reads it."),
     "export": ("undertow.cli.export", "Export word vectors or a map to other formats."),
     "links": ("undertow.cli.links", "Predict the links of the next time step."),
+    "movers": ("undertow.cli.movers", "List what moved on a map, beyond noise."),
     "inspect": ("undertow.cli.inspect", "Describe a corpus, counts or model directory."),
     "verify": ("undertow.cli.verify", "Check the files and values of such directories."),
     "demo": ("undertow.cli.demo", "Fit models to the bundled data and write HTML pages."),

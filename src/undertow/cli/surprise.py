@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from undertow.cli.common import json_option, overwrite_option, progress_bar
+from undertow.cli.common import json_option, overwrite_option, progress_bar, show
 from undertow.cli.reading_options import text_options, with_model_tokenizer
 
 
@@ -58,6 +58,9 @@ def command(
 
         sentences = [tokens + end for tokens in first_sentences(inputs, given)]
         save_page(page(opened, sentences, title=title), out, overwrite=overwrite)
+        n_tokens = sum(map(len, sentences))
+        facts = {"page": out, "bytes": Path(out).stat().st_size, "sentences": len(sentences), "tokens": n_tokens}
+        show(facts, as_json=False)
         return
     n = 0
     if tsv:

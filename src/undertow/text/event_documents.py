@@ -51,7 +51,7 @@ def events_from_documents(
     stop_words
         Columns to drop, in lower case.
     kind_names
-        What rows and columns are called; by default the names of their fields.
+        What rows and columns are called; by default the names of their fields, and "words" for the words of texts.
     progress
         Called with the number of documents read.
 
@@ -86,7 +86,8 @@ def events_from_documents(
             builder.add_product(t, i, j, np.array(list(column_counts.values()), dtype=np.float64))
         if progress is not None:
             progress(k + 1)
-    kinds = (rows, columns) if rows != columns else (rows, f"{columns} (columns)")
+    counted = "words" if words.used else columns
+    kinds = (rows, counted) if rows != counted else (rows, f"{counted} (columns)")
     return builder.finish(times=None, kind_names=check_kinds(kind_names or kinds))
 
 
@@ -174,9 +175,11 @@ class _WordCounter:
     def __init__(self, tokenizer: Callable[[str], Iterable[Iterable[str]]] | None, stopped: frozenset[str]) -> None:
         self.tokenizer = tokenizer or Tokenizer(lower=True, sentences="lines")
         self.stopped = stopped
+        self.used = False  # the columns are texts
 
     def count(self, text: str) -> dict[str, float]:
         # hard-wrapped texts are common: a line end is no more than a space here
+        self.used = True
         counts: Counter[str] = Counter()
         for sentence in self.tokenizer(" ".join(text.split())):
             counts.update(sentence)

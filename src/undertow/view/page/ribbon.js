@@ -47,7 +47,12 @@ function ribbon(i, columns, j, k) {
   group.append(svg("circle", { cx: RIBBON.list, cy: y, r: 4, fill: colour }));
   group.append(svg("text", { x: RIBBON.list + 8, y: y + 4 }, shorten(NAMES[j], 13)));
   group.addEventListener("click", open);
-  group.addEventListener("keydown", (event) => { if (event.key === "Enter") open(); });
+  group.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" && event.key !== " ") return;
+    event.preventDefault();
+    event.stopPropagation(); // a button's own keys: space does not play here
+    open();
+  });
   return group;
 }
 
