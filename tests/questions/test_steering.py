@@ -10,7 +10,7 @@ from undertow import HMM
 from undertow.constraints import Contains, Length, Phrase, Without
 from undertow.errors import InputError
 from undertow.kernels.chain.blocks import Blocks
-from undertow.kernels.chain.steering import Ahead, worth_blocks, worth_plain
+from undertow.kernels.chain.steering import TILE, Ahead, Asked, Scratch, tiles_of, worth
 from undertow.questions.steering import Steering
 
 TEXT = [["the", "cat", "sat"], ["the", "dog", "ran", "on"], ["the", "cat", "ran"], ["on", "the", "dog"]] * 20
@@ -37,32 +37,55 @@ def after(steering: Steering, model: HMM, prompt, written):
     return hypotheses
 
 
+@pytest.mark.parametrize("n_words", [9, 9 * TILE])
 @pytest.mark.parametrize("seed", range(3))
-def test_the_worth_of_words_is_its_definition(seed: int) -> None:
-    """Blocks of unequal sizes, words that all states emit (alike and not), words that no live state emits."""
+def test_the_worth_of_words_is_its_definition(n_words: int, seed: int) -> None:
+    """Blocks of unequal sizes, words that all states emit (alike and not), words that no live state emits, tiles."""
     rng = np.random.default_rng(seed)
-    V, sizes, n, C = 9, np.array([2, 1, 4]), 5, 3
-    Z, of = int(sizes.sum()), np.array([0, 1, 2, 2, -1, 0, -1, 1, 2], dtype=np.int32)
+    sizes, N, Q, C = np.array([2, 1, 6]), 5, 4, 3
+    Z, of = int(sizes.sum()), np.resize(np.array([0, 1, 2, 2, -1, 0, -1, 1, 2], dtype=np.int32), n_words)
     first = np.concatenate([[0], np.cumsum(sizes)])
-    lengths = np.where(of >= 0, sizes[of], [0, 0, 0, 0, 1, 0, Z, 0, 0])
+    lengths = np.where(of >= 0, sizes[of], np.resize([0, 0, 0, 0, 1, 0, Z, 0, 0], n_words))
     blocks = Blocks(of, first, np.concatenate([[0], np.cumsum(lengths)]))
     emission = rng.random(int(lengths.sum())).astype(np.float32)
-    emission[blocks.starts[3] : blocks.starts[4]] = 0
+    for w in (3, 7):
+        emission[blocks.starts[w] : blocks.starts[w + 1]] = 0
     dense = blocks.dense_emission(emission).astype(float)
-    classes = rng.permutation([0, 0, 0, 0, 1, 1, 2, 2, 0])
-    predicted = rng.dirichlet(np.ones(Z), n).astype(np.float32)
-    rows, successor, factor = rng.random((4, Z)), rng.integers(0, 4, (n, C)), rng.random((n, C))
-    truth = np.empty((n, V))
-    for i, w in np.ndindex(n, V):
+    classes = rng.permutation(np.resize([0, 0, 0, 0, 1, 1, 2, 2, 0], n_words))
+    predicted = rng.dirichlet(np.ones(Z), N).astype(np.float32)
+    row_of, rows, log_scale = np.array([2, 0, 1, -1]), rng.random((3, Z)), np.log(rng.random(3))
+    step, states = rng.integers(0, Q, (Q, C)), rng.integers(0, Q, N)
+    step[states[0]] = 3  # from where nothing is accepted
+    beta = np.stack([rows[s] * np.exp(log_scale[s]) if s >= 0 else np.zeros(Z) for s in row_of])
+    truth = np.empty((N, n_words))
+    for i, w in np.ndindex(N, n_words):
         p = predicted[i] * (dense[:, w] if predicted[i] @ dense[:, w] > 0 else 1.0)
-        truth[i, w] = factor[i, classes[w]] * (p @ rows[successor[i, classes[w]]]) / p.sum()
-    ahead, named = Ahead(rows.astype(np.float32), successor, factor.astype(np.float32)), np.flatnonzero(classes)
-    found = worth_blocks(blocks, emission, predicted, ahead, named, classes)
-    np.testing.assert_allclose(found, truth, rtol=1e-5)
-    for some in (1, n):  # few named words one by one, many together
-        given = Ahead(rows, successor[:some], factor[:some])
-        plain = worth_plain(np.ascontiguousarray(dense.T), predicted[:some], given, named, classes)
-        np.testing.assert_allclose(plain, truth[:some], rtol=1e-5)
+        truth[i, w] = p @ beta[step[states[i], classes[w]]] / p.sum()
+    ahead = Ahead(row_of, rows.astype(np.float32), log_scale)
+    asked, scratch = Asked(classes, np.flatnonzero(classes), step), Scratch()
+    chain = blocks, emission, tiles_of(blocks, emission)
+    for texts in (np.arange(N), np.array([3, 1])):
+        found, values, nothing = worth(chain, asked, ahead, predicted, states, texts, scratch)
+        assert (found == texts).all()
+        assert (nothing == (truth[texts].max(axis=1) == 0)).all()
+        largest = truth[texts].max(axis=1, keepdims=True)
+        ratio = values.max(axis=1, keepdims=True) / np.where(largest > 0, largest, 1)
+        np.testing.assert_allclose(values, truth[texts] * ratio, rtol=1e-5)
+
+
+def test_texts_to_which_the_next_word_does_not_matter_are_left_out() -> None:
+    blocks, emission = Blocks.of(np.zeros(3, dtype=np.int32), np.array([2])), np.full(6, 1 / 3, dtype=np.float32)
+    rows = np.array([[1, 1], [1, 0.5]], dtype=np.float32)
+    asked = Asked(np.array([0, 0, 1]), np.array([2]), np.array([[0, 0], [1, 1], [0, 2], [2, 2]]))
+    states, predicted = np.array([3, 0, 1, 2]), np.full((4, 2), 0.5, dtype=np.float32)
+    chain = blocks, emission, tiles_of(blocks, emission)
+    for scale, bound in (
+        (0.0, [2]),
+        (-1.0, [2, 3]),
+    ):  # the flat look-ahead after state 2 is as large as after 0, or not
+        ahead = Ahead(np.array([0, 1, 2]), np.concatenate([rows, rows[:1]]), np.array([0.0, 0.0, scale]))
+        found, _, _ = worth(chain, asked, ahead, predicted, states, np.arange(4), Scratch())
+        assert found.tolist() == bound
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -97,6 +120,21 @@ def test_hypotheses_do_not_depend_on_each_other(models) -> None:
     for row, i in zip(together, able, strict=True):
         [alone] = steering.log_weights(after(steering, model, ["the"], texts[i]))
         np.testing.assert_allclose(np.exp(row), np.exp(alone), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_where_the_constraint_holds_for_good_nothing_is_computed(models, name: str) -> None:
+    """Neither the chain's state nor the worth of words, and the other texts are as they are alone."""
+    model = models[name]
+    steering = Steering(model.params_, model.vocabulary_, Contains("dog"), 4)
+    start = steering.start([model.vocabulary_.encode(["the"])] * 2)
+    both = steering.advance(start, model.vocabulary_.encode(["dog", "cat"]))
+    np.testing.assert_array_equal(both.predicted[0], start.predicted[0])
+    [alone] = steering.log_weights(after(steering, model, ["the"], ["cat"]))
+    assert steering.worth(both).texts.tolist() == [1]
+    np.testing.assert_allclose(steering.log_weights(both), [np.zeros(len(alone)), alone], rtol=1e-5, atol=1e-6)
+    without = Steering(model.params_, model.vocabulary_, Without("dog"), 4)  # accepting, but not for good
+    assert not without.settled[0]
 
 
 def test_a_word_that_ends_the_text(models) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from undertow.constraints.kinds import Constraint
 from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError, missing_extra, short
-from undertow.questions.steering import Hypotheses, Steering
+from undertow.questions.steering import Hypotheses, Steering, Worth
 
 try:
     import torch
@@ -113,7 +113,7 @@ class ConstraintLogitsProcessor(LogitsProcessor):  # type: ignore[misc,unused-ig
         InputError
             If more tokens are asked for than `length`.
         """
-        ids = input_ids.detach().cpu().numpy()
+        ids = np.ascontiguousarray(input_ids.detach().cpu().numpy())
         if self.words is None:
             self.words = self._vocabulary.encode(map(str, range(scores.shape[1]))).astype(np.int64)
         if self._columns is None:
@@ -122,19 +122,28 @@ class ConstraintLogitsProcessor(LogitsProcessor):  # type: ignore[misc,unused-ig
             raise InputError(
                 f"The language model has {scores.shape[1]:,} tokens and `words` names {len(self.words):,}: name each."
             )
+        keys = [row.tobytes() for row in ids]
         with one_blas_thread():
-            weights = self._weights(np.ascontiguousarray(ids))
-        added = torch.from_numpy(weights).to(device=scores.device, dtype=scores.dtype)
-        return torch.log_softmax(scores + added, dim=-1)
+            texts, values = self._worth(ids, keys)
+        if len(texts):
+            logs = torch.from_numpy(values[:, self._columns]).to(scores.device).log_().to(scores.dtype)
+            if len(texts) == len(keys):  # no two rows are equal, and no constraint holds for good yet
+                scores = logs.add_(scores)
+            else:
+                place = dict(zip(texts.tolist(), range(len(texts)), strict=True))
+                rows = [(i, place[n]) for i, key in enumerate(keys) if (n := self._known[key]) in place]
+                to, of = torch.tensor(rows, device=scores.device).T
+                scores = scores.index_add(0, to, logs[of])
+        return torch.log_softmax(scores, dim=-1)
 
-    def _weights(self, ids: NDArray[Any]) -> NDArray[np.float32]:
-        """(n, V) the weights of each hypothesis; equal ones are computed once."""
+    def _worth(self, ids: NDArray[Any], keys: list[bytes]) -> Worth:
+        """What the next token is worth to each hypothesis; equal ones are computed once."""
         assert self.words is not None
-        keys, parents = [row.tobytes() for row in ids], [row[:-1].tobytes() for row in ids]
         rows = {key: i for i, key in enumerate(keys)}
         distinct = list(rows.values())
+        parents = [row[:-1].tobytes() for row in ids[distinct]]
         if self._hypotheses is not None and all(parent in self._known for parent in parents):
-            before = self._hypotheses.take([self._known[parents[i]] for i in distinct])
+            before = self._hypotheses.take([self._known[parent] for parent in parents])
             if before.n_written + 1 >= self.steering.length:
                 raise InputError(
                     f"More than length={self.steering.length} tokens are asked for: call generate with "
@@ -144,8 +153,7 @@ class ConstraintLogitsProcessor(LogitsProcessor):  # type: ignore[misc,unused-ig
         else:
             now = self.steering.start([self._prompt(ids[i]) for i in distinct])
         self._hypotheses, self._known = now, {key: n for n, key in enumerate(rows)}
-        weights = self.steering.log_weights(now)[:, self._columns]
-        return weights if len(rows) == len(keys) else weights[[self._known[key] for key in keys]]
+        return self.steering.worth(now)
 
     def _prompt(self, ids: NDArray[Any]) -> NDArray[np.int64]:
         assert self.words is not None

@@ -20,35 +20,41 @@ class _Limit:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.n_inside = 0
-        self.kept: Any = None
+        self.former: list[tuple[Any, int]] = []  # libraries with more than one thread, and with how many
 
     def enter(self) -> None:
         libraries = _libraries()
         with self.lock:
             if self.n_inside == 0:
-                _take_control()
-                self.kept = libraries.limit(limits=1, user_api="blas")
+                self.former = [(library, n) for library in libraries if (n := library.num_threads) not in (None, 1)]
+                self._set([(library, 1) for library, _ in self.former])
             self.n_inside += 1
 
     def leave(self) -> None:
         with self.lock:
             self.n_inside -= 1
             if self.n_inside == 0:
-                _take_control()
-                self.kept.restore_original_limits()
-                _take_control()  # and leave it to others
-                self.kept = None
+                self._set(self.former)
+                self.former = []
+
+    def _set(self, numbers: list[tuple[Any, int]]) -> None:
+        if numbers:
+            _take_control()
+            for library, n in numbers:
+                library.set_num_threads(n)
+            _take_control()  # and leave it to others
 
 
 _limit = _Limit()
 
 
 @cache
-def _libraries() -> Any:
+def _libraries() -> list[Any]:
+    """The BLAS libraries of this process; threadpoolctl's own limits cost more than a small query."""
     import scipy.linalg  # noqa: F401  # its BLAS must be loaded to be found
     from threadpoolctl import ThreadpoolController
 
-    return ThreadpoolController()
+    return [library for library in ThreadpoolController().lib_controllers if library.user_api == "blas"]
 
 
 def _take_control() -> None:

@@ -16,26 +16,33 @@ from numpy.typing import NDArray
 from undertow.constraints.automaton import Automaton
 from undertow.constraints.kinds import Constraint
 from undertow.errors import InputError
+from undertow.kernels.chain import steering as kernel
 from undertow.kernels.chain.automaton import look
-from undertow.kernels.chain.steering import Ahead, worth_blocks, worth_plain
+from undertow.kernels.chain.block_operators import BlockLowRank
+from undertow.kernels.chain.blocks import Blocks
 from undertow.kernels.types import F32, I64
 from undertow.models.hmm.params import BlockParams, Params
 from undertow.models.hmm.queries import state_after
-from undertow.questions.lookahead import Lengths, Plan, compiled, condition, planned, predict
+from undertow.questions.lookahead import Lengths, Plan, compiled, planned
 from undertow.text.vocabulary import Vocabulary
-
-FLAT = 1e-5  # look-ahead that differs less between states says nothing about the next token
 
 
 class Hypotheses(NamedTuple):
     """Texts being written, all with as many tokens."""
 
-    predicted: NDArray[Any]  # (n, Z) distribution of the next token's state
+    predicted: F32  # (n, Z) distribution of the next token's state; not kept up where the constraint holds for good
     states: I64  # (n,) of the automaton
     n_written: int
 
     def take(self, rows: Sequence[int] | I64) -> Hypotheses:
         return self._replace(predicted=self.predicted[rows], states=self.states[rows])
+
+
+class Worth(NamedTuple):
+    """What the next word is worth to the constraint of some texts; to the others all words are worth the same."""
+
+    texts: I64  # (n,) their places among the hypotheses
+    values: F32  # (n, V) p(constraint | text, next word), each row up to a factor
 
 
 class Steering:
@@ -53,70 +60,105 @@ class Steering:
         self.possible = _possible(automaton, length)
         if not self.possible[length][0]:
             raise InputError(f"No text of {length} tokens satisfies {constraint!r}: allow more, or ask for less.")
-        self.named = np.flatnonzero(classes > 0)
+        self.settled = _settled(automaton)
+        self.blocks, self.emission = _blocks(params)
+        self.chain = self.blocks, self.emission, kernel.tiles_of(self.blocks, self.emission)
+        self.scratch = kernel.Scratch()
+        self.asked = kernel.Asked(classes, np.flatnonzero(classes > 0), automaton.step)
 
     def start(self, prompts: Sequence[I64]) -> Hypotheses:
         """Hypotheses after prompts of word ids."""
-        predicted = np.stack([np.asarray(state_after(self.plan.params, ids)) for ids in prompts])
+        predicted = np.stack([np.asarray(state_after(self.plan.params, ids), np.float32) for ids in prompts])
         return Hypotheses(predicted, np.zeros(len(prompts), dtype=np.int64), 0)
 
     def advance(self, hypotheses: Hypotheses, words: Sequence[int] | I64) -> Hypotheses:
         """Each hypothesis with one more word."""
-        plan, words = self.plan, np.asarray(words, dtype=np.int64)
-        filtered = [condition(plan.params, w, p) for w, p in zip(words.tolist(), hypotheses.predicted, strict=True)]
-        predicted = predict(plan.params, filtered, words.tolist())
-        return Hypotheses(
-            predicted, plan.product.step[hypotheses.states, plan.classes[words]], hypotheses.n_written + 1
-        )
+        words = np.asarray(words, dtype=np.int64)
+        states = self.asked.step[hypotheses.states, self.asked.classes[words]]
+        open_ = np.flatnonzero(~self.settled[states])
+        predicted = hypotheses.predicted
+        if len(open_) == len(states):
+            predicted = self._predict(words, predicted)
+        elif len(open_):
+            predicted = predicted.copy()
+            predicted[open_] = self._predict(words[open_], predicted[open_])
+        return Hypotheses(predicted, states, hypotheses.n_written + 1)
+
+    def worth(self, hypotheses: Hypotheses) -> Worth:
+        """What the next word is worth, in the texts where that depends on the word; the next call overwrites it."""
+        predicted, states, n_written = hypotheses
+        r = self.length - 1 - n_written
+        open_ = np.flatnonzero(~self.settled[states])
+        if not len(open_):
+            return Worth(open_, np.empty((0, len(self.asked.classes)), dtype=np.float32))
+        ahead = self._look(r, states[open_])
+        texts, values, nothing = kernel.worth(self.chain, self.asked, ahead, predicted, states, open_, self.scratch)
+        for i in np.flatnonzero(nothing).tolist():
+            values[i] = self._by_automaton(int(states[texts[i]]), r)
+        return Worth(texts, values)
 
     def log_weights(self, hypotheses: Hypotheses) -> F32:
         """(n, V) log p(constraint | text, next word), each row up to a constant."""
-        r = self.length - 1 - hypotheses.n_written
-        product = self.plan.product
-        after = product.step[hypotheses.states]  # (n, C)
-        states, at = np.unique(after, return_inverse=True)
-        at = at.reshape(after.shape)
-        beta, log_scale = look(self.plan.table, r, states)
-        bound = np.flatnonzero(~_free(beta, log_scale, at))
-        out = np.zeros((len(after), len(self.plan.classes)), dtype=np.float32)
-        if len(bound):
-            scales = log_scale[at[bound]]
-            largest = np.maximum(scales.max(axis=1, keepdims=True), np.finfo(np.float64).min)
-            ahead = Ahead(beta, at[bound], np.exp(scales - largest).astype(beta.dtype))
-            worth = self._worth(hypotheses.predicted[bound], ahead)
-            none = ~(worth.max(axis=1) > 0)
-            with np.errstate(divide="ignore"):
-                worth = np.log(worth, out=worth)
-            for i in np.flatnonzero(none).tolist():
-                worth[i] = self._by_automaton(int(hypotheses.states[bound[i]]), r)
-            if len(bound) == len(out):
-                return worth
-            out[bound] = worth
+        texts, values = self.worth(hypotheses)
+        out = np.zeros((len(hypotheses.states), len(self.asked.classes)), dtype=np.float32)
+        with np.errstate(divide="ignore"):
+            out[texts] = np.log(values)
         return out
 
-    def _worth(self, predicted: NDArray[Any], ahead: Ahead) -> F32:
-        """(n, V) p(next word and constraint) / p(next word), each row up to a factor."""
-        params, classes = self.plan.params, self.plan.classes
+    def _predict(self, words: I64, predicted: F32) -> F32:
+        """(n, Z) distributions of the next state from those of this one, given its word."""
+        params, T = self.plan.params, self.plan.params.transition
+        if isinstance(T, BlockLowRank):
+            features = np.empty((len(words), T.R.shape[1]), dtype=np.float32)
+            kernel.features_after(self.blocks, self.emission, T.R, words, predicted, features)
+            return np.asarray(features @ T.ET.T)
+        out = np.empty(predicted.shape, dtype=np.float32)
         if isinstance(params, BlockParams):
-            return worth_blocks(params.blocks, params.emission, predicted, ahead, self.named, classes)
-        return worth_plain(params.chain.emission, predicted, ahead, self.named, classes)
+            kernel.states_after(self.blocks, self.emission, T, words, predicted, out)
+            return out
+        kernel.condition_all(self.blocks, self.emission, words, predicted, out)
+        return np.ascontiguousarray(T.push(out), dtype=np.float32)
+
+    def _look(self, r: int, states: I64) -> kernel.Ahead:
+        """β with r tokens to come, of all states that can follow some states of the automaton."""
+        table, after = self.plan.table, self.asked.step[states]
+        if r in table.kept:
+            ahead = self._placed(*table.kept[r])
+            if (ahead.row_of[after] >= 0).all():
+                return ahead
+        known = np.unique(after)
+        return self._placed(known, *look(table, r, known))
+
+    def _placed(self, states: I64, rows: NDArray[Any], log_scale: NDArray[Any]) -> kernel.Ahead:
+        row_of = np.full(len(self.asked.step), -1)
+        row_of[states] = np.arange(len(states))
+        return kernel.Ahead(row_of, np.ascontiguousarray(rows, dtype=np.float32), log_scale)
 
     def _by_automaton(self, state: int, r: int) -> F32:
         """(V,) where the chain holds every way impossible: all words alike from which the automaton can accept."""
-        able = self.possible[r][self.plan.product.step[state]][self.plan.classes]
+        able = self.possible[r][self.asked.step[state]][self.asked.classes]
         if not able.any():
             raise InputError("The text can no longer satisfy the constraint: steer it from its first token on.")
-        return np.where(able, 0, -np.inf).astype(np.float32)
+        return able.astype(np.float32)
 
 
-def _free(beta: NDArray[Any], log_scale: NDArray[Any], at: I64) -> NDArray[np.bool_]:
-    """(n,) whether nothing that may follow makes the constraint more or less probable."""
-    high, low = beta.max(axis=1), beta.min(axis=1)
-    flat = np.isfinite(log_scale) & (high - low <= FLAT * high)
-    scales = log_scale[at]
-    with np.errstate(invalid="ignore"):
-        same = np.ptp(scales, axis=1) <= FLAT  # of rows that each have 1 as their largest number, or all are 1
-    return np.asarray(flat[at].all(axis=1) & same)
+def _blocks(params: Params) -> tuple[Blocks, F32]:
+    """The words and emissions of a chain; without blocks, as one block."""
+    if isinstance(params, BlockParams):
+        return params.blocks, params.emission
+    sizes = np.array([params.n_states])
+    emission = np.ascontiguousarray(params.chain.emission, dtype=np.float32).ravel()
+    return Blocks.of(np.zeros(params.n_words, dtype=np.int32), sizes), emission
+
+
+def _settled(automaton: Automaton) -> NDArray[np.bool_]:
+    """(Q,) states from which every text is accepted, whatever follows."""
+    out = automaton.accepting.copy()
+    while True:
+        still = out & out[automaton.step].all(axis=1)
+        if (still == out).all():
+            return out
+        out = still
 
 
 def _possible(automaton: Automaton, length: int) -> NDArray[np.bool_]:
