@@ -227,6 +227,8 @@ def _read_config(directory: Path) -> tuple[type[Estimator], dict[str, Any]]:
         what = "is not a directory" if directory.exists() else "does not exist"
         raise FormatError(f"{directory} {what}: give the directory of a model that undertow saved.")
     path = directory / CONFIG
+    if not path.exists() and (directory / "manifest.json").exists():
+        raise FormatError(f"{directory} is a corpus or counts, not a model: give a model that was fitted to it.")
     config = read_json(path)
     # the version comes first: what a newer undertow wrote may differ in anything else
     _check_types(path, config, ["kind", "format_version", "undertow_version"])

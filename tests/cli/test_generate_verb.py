@@ -68,6 +68,7 @@ def test_the_probability(model: Path) -> None:
         (["--probability"], 2, "needs a constraint"),
         (["--ordered"], 2, "needs --contains"),
         (["--temperature", "0"], 1, "above 0"),
+        (["--best", "--temperature", "0.5"], 2, "leave out --temperature"),
     ],
 )
 def test_bad_usage(model: Path, args: list[str], code: int, sentence: str) -> None:
@@ -76,3 +77,9 @@ def test_bad_usage(model: Path, args: list[str], code: int, sentence: str) -> No
 
 def test_a_model_that_cannot(model: Path) -> None:
     assert "fhmm, hmm" in failed(run("generate", model.parent / "small.lds"))
+
+
+def test_a_corpus_is_no_model(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("the river runs to the sea .\n")
+    run("corpus", "build", tmp_path / "text.txt", "-o", tmp_path / "text.corpus")
+    assert "is a corpus or counts, not a model" in failed(run("generate", tmp_path / "text.corpus"))

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import pytest
+
+from undertow.errors import InputError
 from undertow.progress import Progress
 from undertow.text.reading import ReadingOptions
 from undertow.text.sentences import batches, read_sentences
-from undertow.text.tokenizer import Tokenizer
+from undertow.text.tokenizer import Tokenizer, checked_sentences
 
 
 def test_sentences_of_several_files_with_progress(tmp_path: Path) -> None:
@@ -32,3 +36,8 @@ def test_batches_are_cut_by_tokens() -> None:
     assert [[len(s) for s in b] for b in batches(sentences, 4)] == [[2, 2], [5], [1, 3]]
     assert list(batches([], 4)) == []
     assert [len(b) for b in batches(sentences)] == [5]
+
+
+def test_ids_instead_of_words_are_refused_with_the_cure() -> None:
+    with pytest.raises(InputError, match=r"vocabulary\.decode"):
+        list(checked_sentences([np.arange(3, dtype=np.uint32)]))

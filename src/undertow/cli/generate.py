@@ -50,6 +50,8 @@ def command(model: str, as_json: bool, **given: Any) -> None:
 
     Texts are drawn exactly from the model given that the constraints hold; docs/constraints.md explains them.
     """
+    if given["best"] and given["temperature"] != 1:
+        raise click.UsageError("--best gives the one most probable text: leave out --temperature.")
     from undertow.cli.model import open_model
 
     opened = open_model(model, "generate")

@@ -352,7 +352,7 @@ def checked_sentences(X: Any) -> Iterator[list[str]]:
             if not isinstance(token, str):
                 raise InputError(
                     f"Sentence {i} has the token {short(token)} of type {type(token).__name__}: "
-                    "every token must be a string."
+                    "every token must be a string; ids become words by vocabulary.decode(ids)."
                 )
         yield tokens
 
