@@ -69,6 +69,7 @@ def test_the_probability(model: Path) -> None:
         (["--ordered"], 2, "needs --contains"),
         (["--temperature", "0"], 1, "above 0"),
         (["--best", "--temperature", "0.5"], 2, "leave out --temperature"),
+        (["--best", "-n", "3"], 2, "leave out -n"),
     ],
 )
 def test_bad_usage(model: Path, args: list[str], code: int, sentence: str) -> None:

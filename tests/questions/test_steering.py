@@ -122,6 +122,18 @@ def test_hypotheses_do_not_depend_on_each_other(models) -> None:
         np.testing.assert_allclose(np.exp(row), np.exp(alone), rtol=1e-5)
 
 
+def test_rows_that_were_not_kept_are_computed(models) -> None:
+    """What is kept may be of other states of the automaton than those that a text can reach."""
+    model = models["dense"]
+    steering = Steering(model.params_, model.vocabulary_, BOTH, 4)
+    text = after(steering, model, ["the"], ["dog"])
+    expected, kept = steering.log_weights(text), steering.plan.table.kept
+    for r, (states, rows, scales) in list(kept.items()):
+        kept[r] = (states[:1], rows[:1], scales[:1])
+    np.testing.assert_allclose(np.exp(steering.log_weights(text)), np.exp(expected), rtol=1e-5)
+    assert kept
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_where_the_constraint_holds_for_good_nothing_is_computed(models, name: str) -> None:
     """Neither the chain's state nor the worth of words, and the other texts are as they are alone."""

@@ -38,7 +38,7 @@ class Range(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic
 @click.option(
     "--matches", metavar="PATTERN", help='A regular expression over words: "the ( old | wide )* {river|sea} .*"'
 )
-@click.option("-n", "n", type=click.IntRange(1), default=5, show_default=True, help="Number of texts.")
+@click.option("-n", "n", type=click.IntRange(1), help="Number of texts; 5 by default.")
 @click.option("--temperature", type=float, default=1.0, show_default=True, help="Below 1 favors more probable words.")
 @click.option("--best", is_flag=True, help="The most probable text instead of samples.")
 @click.option("--probability", "only_probability", is_flag=True, help="Print the probability of the constraints only.")
@@ -52,6 +52,8 @@ def command(model: str, as_json: bool, **given: Any) -> None:
     """
     if given["best"] and given["temperature"] != 1:
         raise click.UsageError("--best gives the one most probable text: leave out --temperature.")
+    if given["best"] and given["n"] not in (None, 1):
+        raise click.UsageError("--best gives the one most probable text: leave out -n.")
     from undertow.cli.model import open_model
 
     opened = open_model(model, "generate")
@@ -63,7 +65,7 @@ def command(model: str, as_json: bool, **given: Any) -> None:
         p = opened.probability(constraint, **around)
         click.echo(json.dumps({"probability": p}) if as_json else f"{p:.6g}")
         return
-    how = {"method": "best"} if given["best"] else {"n": given["n"], "random_state": given["seed"]}
+    how = {"method": "best"} if given["best"] else {"n": given["n"] or 5, "random_state": given["seed"]}
     how["markers"] = given["markers"]
     texts = opened.generate(**around, **how, constraint=constraint, temperature=given["temperature"])
     if as_json:
