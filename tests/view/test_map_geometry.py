@@ -171,3 +171,10 @@ def test_nothing_to_balance() -> None:
     line = sample_map(d=1)
     alone = sample_map(n_rows=1)._replace(positions=np.zeros((6, 13, 2)))
     assert balance(line, plane(line)) is None and balance(alone, plane(alone)) is None
+
+
+def test_what_was_never_seen_does_not_widen_the_picture() -> None:
+    positions = np.zeros((1, 3, 2))
+    positions[0] = [[-1.0, 0.0], [1.0, 0.0], [50.0, 0.0]]
+    (left, right), _ = extent(positions, np.array([[1.0, 1.0, 0.0]]), 1.5)
+    assert -2 < left < -1 and 1 < right < 2
