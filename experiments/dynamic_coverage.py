@@ -1,6 +1,6 @@
-"""Do the 90 % bands of a moving map hold 90 % of the true distances? Maps drawn from the model, fitted and compared.
+"""Does a moving map know how sure it is? Bands of distances on simulated maps, link probabilities on later steps.
 
-    OMP_NUM_THREADS=1 .venv/bin/python experiments/dynamic_coverage.py            # about a minute of one core
+    OMP_NUM_THREADS=1 .venv/bin/python experiments/dynamic_coverage.py            # about two minutes of one core
     OMP_NUM_THREADS=1 .venv/bin/python experiments/dynamic_coverage.py --quick    # seconds
 
 Rows and words start at N(0, 0.5 I) and walk with the drifts of a case; a step's counts are drawn from
@@ -13,8 +13,12 @@ frequencies; and as the map on which `movers` tests movement, whose frequencies 
   frequencies nor the frame can change: the slope of the map's on the true ones, and how many are in their 90 % band;
 - false movers: words, where words stand still.
 
+Then link probabilities: who is present at the next meeting, with and without the map of the log-odds of presence
+(`links.learn_presence_map`), whose form and prior were chosen on LREC, ACL, EMNLP and on NIPS 1990, and which is judged
+on later years of NIPS and on four other conferences of the ACL anthology.
+
 Exit code 1 unless with free frequencies three quarters of the log-odds ratios are in their bands, with at most 10 %
-false movers.
+false movers, and the map of presence lowers the loss.
 Writes experiments/results/dynamic_coverage.json and .md.
 """
 
@@ -22,15 +26,45 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 
+from data import data_dir
+from dynamic_nips import VENUES, YEARS, only
 from pages import write_page
-from undertow import DynamicEmbedding
+from undertow import DynamicEmbedding, Events
+from undertow.models.dynamic import links
 from undertow.models.dynamic.queries import distance
 from undertow.models.dynamic.state import FittedMap
+from undertow.text.event_documents import events_from_documents
+from undertow.text.event_files import json_lines
+from undertow.text.stop_words import ENGLISH
 
+CHOSEN_ON = {"L": "LREC", "P": "ACL", "D": "EMNLP"}  # on which the map of presence was chosen, with NIPS 1990
+LINK_HEAD = [
+    "## Are link probabilities right?",
+    "",
+    "A link's probability is that its row is present, times that it then meets the column. Who is present at the next "
+    "meeting, of the 150 authors most frequent so far (1000 words); NIPS 1991 to 1997, titles of the ACL anthology "
+    "elsewhere. Sums over the steps of what was foretold, as a multiple of what was there: 1 is right. Links: Σ π v, "
+    "the probability of presence times the number of columns met. Log-loss: of presence. *Mapped*: the log-odds of "
+    "presence by `links.learn_presence_map`, as `link_probabilities` and `predict_links` have them.",
+    "",
+]
+LINK_NOTES = (
+    "Link probabilities are **still too high** where rows were chosen for being frequent, but less so: in sum they "
+    "were 1.4 to 2.9 times what was there on the five sets on which nothing was chosen, and are 1.2 to 1.9 times. The "
+    "loss falls in all five; on LREC, which it was chosen on, it rises. Learning the map on all rows of the last "
+    "training step would point the wrong way (there, presence foretold was 0.5 to 1.3 times that found): whoever is on "
+    "the map thanks to that step was present at it. So a step teaches only by the rows that had enough events before "
+    "it. The number of columns a present row meets is too high as well on titles (1.1 to 1.35 times); a factor for it, "
+    "learned in the same way, changed nothing beyond noise on the sets chosen on and was left out, as were other "
+    "priors (1, 5 and 50) and numbers of steps (1, 2, 4 and 6), which are nearly alike. The five sets had been looked "
+    "at once before, with another prior and four steps (1.20, 1.34, 1.63, 1.65 and 1.48 with a factor for columns)."
+)
 FORMS = ("sums, blocks", "sums, full", "free, full")
 
 
@@ -145,6 +179,69 @@ def run(case: Case, dim: int, seed: int) -> tuple[dict[str, Score], int, int]:
     return {form: score(model, truth) for form, model in zip(FORMS, models, strict=True)}, false, len(movers)
 
 
+# --- link probabilities ---------------------------------------------------------------------------------
+
+
+class Forecast(NamedTuple):
+    """Of one later step: who was foretold to be present, without and with the map, and who was; sums of links."""
+
+    plain: Any  # (rows,) π
+    mapped: Any
+    present: Any
+    links: tuple[float, float, float]  # Σ π v without and with the map, and the links that were there
+
+
+def later_steps(quick: bool) -> Iterator[tuple[str, Events, list[int]]]:
+    """Sets of events, and the steps of each that are foretold from those before."""
+    nips = events_from_documents([d for _, d in json_lines(str(data_dir() / "time" / "nips-1987-1997.jsonl.xz"))])
+    yield "NIPS", nips, [1990] if quick else list(YEARS)
+    if not quick:
+        papers = [d for _, d in json_lines(str(data_dir() / "time" / "acl-1979-2021.jsonl.xz")) if d["authors"]]
+        for letter, name in {**VENUES, **CHOSEN_ON}.items():
+            chosen = [d for d in papers if d["id"].startswith(letter)]
+            events = events_from_documents(chosen, columns="title", stop_words=ENGLISH)
+            first, every = {"LREC": (3, 1), "ACL": (4, 2), "EMNLP": (3, 1)}.get(name, (4, 3))
+            yield name, events, [int(year) for year in events.times[first::every]]
+
+
+def forecast(events: Events, year: int, n_rows: int = 150, n_columns: int = 1000) -> Forecast:
+    """The activity that `link_probabilities` reads: positions do not say who is present."""
+    train = events.until(max(int(t) for t in events.times if int(t) < year)).select(n_rows=n_rows, n_columns=n_columns)
+    met = only(events, train.row_names, train.column_names).at(year).toarray() > 0
+    gap = links.median_gap(train.gaps)
+    mapped = links.forecast_activity(train.tables, train.gaps, gap)
+    with mock.patch.object(links, "learn_presence_map", lambda rows, gaps: np.array([0.0, 1.0])):
+        plain = links.forecast_activity(train.tables, train.gaps, gap)
+    sums = [float(f.presence @ f.degree) for f in (plain, mapped)]
+    return Forecast(plain.presence, mapped.presence, met.any(axis=1), (sums[0], sums[1], float(met.sum())))
+
+
+def log_loss(p: Any, happened: Any) -> float:
+    return float(-np.where(happened, np.log(np.maximum(p, 1e-9)), np.log1p(-p)).mean())
+
+
+def presence_table(quick: bool) -> tuple[list[str], bool]:
+    """A table of the page, and whether the map lowers the mean loss of the sets on which it was not chosen."""
+    lines = [
+        "| set | steps | rows foretold / there | mapped | links foretold / there | mapped | log-loss | mapped |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    gained = []
+    for name, events, years in later_steps(quick):
+        found = [forecast(events, year) for year in years]
+        there = sum(f.present.sum() for f in found)
+        rows = [sum(getattr(f, kind).sum() for f in found) / there for kind in ("plain", "mapped")]
+        sums = np.array([f.links for f in found]).sum(axis=0)
+        loss = np.mean([[log_loss(p, f.present) for p in (f.plain, f.mapped)] for f in found], axis=0)
+        cells = [f"{v:.2f}" for v in (*rows, sums[0] / sums[2], sums[1] / sums[2])] + [f"{v:.3f}" for v in loss]
+        mark = " (chosen on)" if name in CHOSEN_ON.values() else ""
+        lines.append(f"| {name}{mark} | {len(found)} | {' | '.join(cells)} |")
+        print(lines[-1], flush=True)
+        if not mark:
+            gained.append(float(loss[0] - loss[1]))
+    return lines, float(np.mean(gained)) > 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
@@ -192,11 +289,14 @@ def main() -> int:
         "maps looked at, the rows, which drift, had shrunk): its bands of distances are wider, and still too narrow. "
         "What the counts do tell, the log-odds ratios, they tell with bands that hold about as much as they say.",
         "",
+        *LINK_HEAD,
     ]
+    table, helps = presence_table(options.quick)
+    lines += [*table, "", LINK_NOTES, ""]
     if not options.quick:
         settings = {"seeds": seeds, "cases": [{**case._asdict(), "dim": dim} for case, dim in plan]}
         write_page("dynamic_coverage", "\n".join(lines), __file__, settings)
-    return 0 if np.mean(free) >= 0.75 and wrong <= 0.1 * max(all_, 1) else 1
+    return 0 if helps and np.mean(free) >= 0.75 and wrong <= 0.1 * max(all_, 1) else 1
 
 
 if __name__ == "__main__":

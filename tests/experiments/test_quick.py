@@ -29,6 +29,7 @@ NEEDS = {
     "lds_transitions": (),
     "queries": (),
     "steering": ("transformers",),
+    "tagging_choices": (),
     "tagging_default": (),
     "tagging_ner": (),
     "tagging_pos": (),

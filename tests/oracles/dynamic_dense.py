@@ -126,6 +126,52 @@ def forecast_shares(counts: Any, gaps: Sequence[float]) -> Any:
     return ahead(len(counts), *ways[int(np.argmax(served))])
 
 
+def presence(tables: Sequence[Any], gaps: Sequence[float], gap: float) -> tuple[Any, Any]:
+    """π of the rows before it is mapped, and how many columns they meet; one row after the other."""
+    a = len(tables[0])
+    ages = [gap + sum(gaps[t + 1 :]) for t in range(len(tables))]
+    shares = forecast_shares(np.array([np.log1p(10 * t).sum(axis=1) / np.log(11) for t in tables]), gaps)
+    there, many = np.zeros(a), np.zeros(a)
+    some = [t.sum() > 0 for t in tables]
+    visits = [[float((t[i] > 0).any()) for t in tables] for i in range(a)]
+    sizes = [[float((t[i] > 0).sum()) for t in tables] for i in range(a)]
+    old = [0.7 ** (age - gap) for age in ages]
+    usual = sum(w * s for row in sizes for w, s in zip(old, row, strict=True))
+    usual /= sum(w * v for row in visits for w, v in zip(old, row, strict=True))
+    pairs = np.mean([(t > 0).sum() for t in tables if t.sum() > 0][-3:])
+    for i in range(a):
+        n = sum(w * s for w, s in zip(old, sizes[i], strict=True))
+        many[i] = (n + 0.5 * usual) / (sum(w * v for w, v in zip(old, visits[i], strict=True)) + 0.5)
+        n = sum(0.8**age * v for age, v in zip(ages, visits[i], strict=True))
+        by_visits = (n + 0.1) / (sum(0.8**age for age, s in zip(ages, some, strict=True) if s) + 1.0)
+        there[i] = min(np.sqrt(by_visits * pairs * shares[i] / many[i]), 0.98)
+    return there, many
+
+
+def presence_map(tables: Sequence[Any], gaps: Sequence[float]) -> Any:
+    """α and β by forecasts of the last six steps, of rows that were sure to be on the map; by Nelder and Mead."""
+    least = min(sum(t[i].sum() for t in tables) for i in range(len(tables[0])))
+    fewest = min(sum(t[i].any() for t in tables) for i in range(len(tables[0])))
+    odds, came = [], []
+    for s in range(max(2, len(tables) - 6), len(tables)):
+        if not tables[s].any() or not any(t.any() for t in tables[:s]):
+            continue
+        told, _ = presence(tables[:s], gaps[:s], gaps[s])
+        for i in range(len(told)):
+            if sum(t[i].sum() for t in tables[:s]) >= least and sum(t[i].any() for t in tables[:s]) >= fewest:
+                odds.append(np.log(told[i] / (1 - told[i])))
+                came.append(float(tables[s][i].any()))
+    if not odds:
+        return np.array([0.0, 1.0])
+
+    def loss(w: Any) -> float:
+        z = w[0] + w[1] * np.array(odds)
+        return float((np.logaddexp(0, z) - np.array(came) * z).sum() + (5 * w[0] ** 2 + 50 * (w[1] - 1) ** 2) / 2)
+
+    options = {"xatol": 1e-10, "fatol": 1e-14, "maxiter": 10_000}
+    return scipy.optimize.minimize(loss, [0.0, 1.0], method="Nelder-Mead", options=options).x
+
+
 def link_rates(
     tables: Sequence[Any], gaps: Sequence[float], gap: float, mean: Any, cov: Any, weights: Any
 ) -> tuple[Any, Any]:
@@ -141,22 +187,11 @@ def link_rates(
             return cov[i * d : (i + 1) * d, j * d : (j + 1) * d]
         return cov[i] if i == j else np.zeros((d, d))
 
-    shares = forecast_shares(np.array([np.log1p(10 * t).sum(axis=1) / np.log(11) for t in tables]), gaps)
     popular = np.log(forecast_shares(np.array([np.log1p(10 * t).sum(axis=0) / np.log(11) for t in tables]), gaps))
-    there, many = np.zeros(a), np.zeros(a)
-    some = [t.sum() > 0 for t in tables]
-    visits = [[float((t[i] > 0).any()) for t in tables] for i in range(a)]
-    sizes = [[float((t[i] > 0).sum()) for t in tables] for i in range(a)]
-    old = [0.7 ** (age - gap) for age in ages]
-    usual = sum(w * s for row in sizes for w, s in zip(old, row, strict=True))
-    usual /= sum(w * v for row in visits for w, v in zip(old, row, strict=True))
-    pairs = np.mean([(t > 0).sum() for t in tables if t.sum() > 0][-3:])
-    for i in range(a):
-        n = sum(w * s for w, s in zip(old, sizes[i], strict=True))
-        many[i] = (n + 0.5 * usual) / (sum(w * v for w, v in zip(old, visits[i], strict=True)) + 0.5)
-        n = sum(0.8**age * v for age, v in zip(ages, visits[i], strict=True))
-        by_visits = (n + 0.1) / (sum(0.8**age for age, s in zip(ages, some, strict=True) if s) + 1.0)
-        there[i] = min(np.sqrt(by_visits * pairs * shares[i] / many[i]), 0.98)
+    there, many = presence(tables, gaps, gap)
+    odds = np.log(there / (1 - there))
+    alpha, beta = presence_map(tables, gaps)
+    there = np.minimum(1 / (1 + np.exp(-alpha - beta * odds)), 0.98)
     logs = np.zeros((a, b))
     for i in range(a):
         for j in range(b):

@@ -3,7 +3,9 @@
     P(i meets j) = π_i (1 − e^{−λ_ij}),    log λ_ij = log v_i + a + b log q̂_j − c E|x_i − x_j|² + r log(1 + m_ij)
 
 Row i is present with probability π_i, and then meets v_i columns; both are forecast from its steps so far. (π is the
-geometric mean of two forecasts: how often the row was present; and its share of all counts to come, divided by v_i.)
+geometric mean of two forecasts: how often the row was present; and its share of all counts to come, divided by v_i.
+Its log-odds are then mapped by α + β log-odds, which is learned by forecasting the last training steps: see
+`learn_presence_map`.)
 It meets columns that will be frequent (q̂), near (|x_i − x_j|² + tr(Σ_ii + Σ_jj − Σ_ij − Σ_ji), so that uncertain
 positions lower the rate), and that it met before (m_ij is the number of past meetings, older ones decayed: a few
 coordinates cannot represent every habit of an author). The weights a, b, c and r are learned on the last training step
@@ -19,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from undertow.errors import InputError
 from undertow.kernels.field.cooccurrence import Table as CountTable
@@ -39,6 +42,9 @@ DEFAULT_SHARE_FORECAST = (0.75, 0.3, 0.25)  # decay, pseudo-count and weight whe
 MEETING_DECAY = 0.9  # of a past meeting, per step
 PRESENCE_DECAY, PRESENCE_PSEUDO_STEPS = 0.8, (0.1, 0.9)  # of having been present; pseudo-steps present and absent
 DEGREE_DECAY, DEGREE_PSEUDO_STEPS = 0.7, 0.5  # of the number of columns met; pseudo-steps with the average number
+PRESENCE_MAP_STEPS = 6  # of the last training steps, as many at most teach the map of the log-odds of presence
+PRESENCE_MAP_PRECISION = (5.0, 50.0)  # of its prior, α ~ N(0, 1/5) and β ~ N(1, 1/50): few rows leave it as it is
+MOST_PRESENT = 0.98  # probability of a row's presence
 ROW_CALIBRATION = 0.5  # share of a row's difference from v_i that is corrected
 PAIRS_PER_BLOCK = 1 << 21  # pairs computed at a time
 MAX_LISTED_PAIRS = 1 << 22  # that predict_links lists without n=
@@ -161,19 +167,89 @@ def forecast_activity(tables: Sequence[Any], gaps: Sequence[float], gap: float) 
     """Forecast for a step a time `gap` after the last table; decays are per median gap."""
     unit = median_gap(gaps)
     gaps, gap = [g / unit for g in gaps], gap / unit
-    degrees = np.array([np.diff(sp.csr_array(t).indptr) for t in tables], dtype=np.float64)  # columns met per row
-    present = (degrees > 0).astype(np.float64)
-    steps = np.ones_like(present) * (present.sum(axis=1, keepdims=True) > 0)  # steps without events do not count
-    n, of = (decayed(x, gaps, DEGREE_DECAY)[-1] for x in (degrees, present))
-    average = n.sum() / max(of.sum(), 1e-300)
-    degree = (n + DEGREE_PSEUDO_STEPS * average) / (of + DEGREE_PSEUDO_STEPS)
     damped = [damp(t, BURSTINESS) for t in tables]
-    rows, columns = (forecast_shares(np.array([c.sum(axis=axis) for c in damped]), gaps) for axis in (1, 0))
+    rows = RowSums(
+        np.array([t.sum(axis=1) for t in tables], dtype=np.float64),
+        np.array([c.sum(axis=1) for c in damped], dtype=np.float64),
+        np.array([np.diff(sp.csr_array(t).indptr) for t in tables], dtype=np.float64),
+    )
+    presence, degree = forecast_presence(rows, gaps, gap)
+    presence = mapped_presence(presence, learn_presence_map(rows, gaps))
+    columns = forecast_shares(np.array([c.sum(axis=0) for c in damped]), gaps)
+    return Activity(presence, degree, np.log(columns), past_meetings(damped, gaps))
+
+
+class RowSums(NamedTuple):
+    """What the steps so far say of each row, (steps, rows)."""
+
+    counts: F64
+    damped: F64  # sums of damped counts
+    degrees: F64  # numbers of columns met
+
+    def until(self, t: int) -> RowSums:
+        return RowSums(self.counts[:t], self.damped[:t], self.degrees[:t])
+
+
+def forecast_presence(rows: RowSums, gaps: Sequence[float], gap: float) -> tuple[F64, F64]:
+    """(rows,) π before its log-odds are mapped, and v, a time `gap` after the last step; gaps in median gaps."""
+    present = (rows.degrees > 0).astype(np.float64)
+    steps = np.ones_like(present) * (present.sum(axis=1, keepdims=True) > 0)  # steps without events do not count
+    n, of = (decayed(x, gaps, DEGREE_DECAY)[-1] for x in (rows.degrees, present))
+    average = n.sum() / max(of.sum(), 1e-300)
+    degree: F64 = (n + DEGREE_PSEUDO_STEPS * average) / (of + DEGREE_PSEUDO_STEPS)
     n, of = (decayed(x, gaps, PRESENCE_DECAY)[-1] * PRESENCE_DECAY**gap for x in (present, steps))
     visits = (n + PRESENCE_PSEUDO_STEPS[0]) / (of + sum(PRESENCE_PSEUDO_STEPS))
-    total = degrees.sum(axis=1)
-    pi = np.sqrt(visits * rows * total[total > 0][-3:].mean() / degree)
-    return Activity(np.minimum(pi, 0.98), degree, np.log(columns), past_meetings(damped, gaps))
+    total = rows.degrees.sum(axis=1)
+    pi: F64 = np.sqrt(visits * forecast_shares(rows.damped, gaps) * total[total > 0][-3:].mean() / degree)
+    return np.minimum(pi, MOST_PRESENT), degree
+
+
+def learn_presence_map(rows: RowSums, gaps: Sequence[float]) -> F64:
+    """α and β that make the forecasts of the last training steps, each from the steps before it, most probable.
+
+    Rows are often on the map because they are frequent, and one that is frequent thanks to a step was present at it:
+    forecasts of that step would seem too low. So a step teaches by the rows alone that were sure to be on the map
+    before it: those whose counts and numbers of steps by then reach the least of any row in all steps.
+    """
+    present = rows.degrees > 0
+    least = rows.counts.sum(axis=0).min(), present.sum(axis=0).min()
+    forecasts, met = [], []
+    for t in range(max(2, len(present) - PRESENCE_MAP_STEPS), len(present)):
+        before = rows.until(t)
+        sure = (before.counts.sum(axis=0) >= least[0]) & (present[:t].sum(axis=0) >= least[1])
+        if present[t].any() and present[:t].any() and sure.any():
+            forecasts.append(forecast_presence(before, gaps[:t], gaps[t])[0][sure])
+            met.append(present[t, sure])
+    if not met:
+        return np.array([0.0, 1.0])
+    return fit_log_odds(np.concatenate(forecasts), np.concatenate(met))
+
+
+def fit_log_odds(forecast: F64, happened: NDArray[np.bool_]) -> F64:
+    """α and β of logit P = α + β logit(forecast), the posterior mode under the prior, by Newton's method."""
+    X = np.stack((np.ones(len(forecast)), log_odds(forecast)), axis=1)
+    precision, centre = np.array(PRESENCE_MAP_PRECISION), np.array([0.0, 1.0])
+    w = centre.copy()
+    for _ in range(50):
+        p = 1 / (1 + np.exp(-X @ w))
+        gradient = X.T @ (happened - p) - precision * (w - centre)
+        step = np.linalg.solve((X * (p * (1 - p))[:, None]).T @ X + np.diag(precision), gradient)
+        w += step / max(1.0, float(np.abs(step).max()))  # short steps far from the mode
+        if np.abs(step).max() < 1e-10:
+            break
+    return w
+
+
+def mapped_presence(presence: F64, weights: F64) -> F64:
+    """Probabilities whose log-odds are α + β times those given."""
+    out: F64 = np.minimum(1 / (1 + np.exp(-weights[0] - weights[1] * log_odds(presence))), MOST_PRESENT)
+    return out
+
+
+def log_odds(p: F64) -> F64:
+    p = np.clip(p, 1e-9, 1 - 1e-9)
+    out: F64 = np.log(p) - np.log1p(-p)
+    return out
 
 
 def forecast_shares(counts: F64, gaps: Sequence[float]) -> F64:

@@ -11,7 +11,6 @@ has for the tag, so that a saved tagger needs no more than its weights.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 
 import numpy as np
@@ -55,18 +54,48 @@ def best_shift(
     InputError
         If the tags mark no spans, or there is no such tag.
     """
-    column = _column(tagger, label)
+    _column(tagger, label)
     if tagger.scheme_ is None:
         raise InputError("The tags of this tagger mark no spans, so there is no F1 to choose a shift by.")
     words = checked_words(X)
     gold = checked_tags(y, [len(s) for s in words])
+    return _best(gold, tagged_with_shifts(tagger, words, label, shifts))
+
+
+def tagged_with_shifts(
+    tagger: CRFTagger, X: TaggerInput, label: str, shifts: Sequence[float]
+) -> dict[float, list[list[str]]]:
+    """Sentences tagged with each of several shifts of a tag's score; their features are read once.
+
+    Parameters
+    ----------
+    tagger
+        A fitted tagger without extra columns; it stays as it is.
+    X
+        Sentences.
+    label
+        The tag.
+    shifts
+        Numbers.
+
+    Returns
+    -------
+    dict
+        Shift → a list of tags for each sentence.
+    """
+    column = _column(tagger, label)
     found: dict[float, list[list[str]]] = {shift: [] for shift in shifts}
-    for bounds, scores in tagger._scores(words, None):
+    for bounds, scores in tagger._scores(X, None):
         before = scores[:, column].copy()
         for shift, predicted in found.items():
             scores[:, column] = before + shift
             best = kernel.best_labels(scores, bounds, tagger.weights_.transition)
             predicted += [tagger._named(states) for states in np.split(best, bounds[1:-1])]
+    return found
+
+
+def _best(gold: list[list[str]], found: dict[float, list[list[str]]]) -> float:
+    """The shift with the best F1, of equally good ones the smallest."""
     f1 = {shift: span_scores(gold, predicted)[ALL_TYPES].f1 or 0.0 for shift, predicted in found.items()}
     return max(f1, key=lambda shift: (f1[shift], -abs(shift)))
 
@@ -92,13 +121,13 @@ def measure_shift(tagger: CRFTagger, words: list[list[str]], tags: list[list[str
     n_spans = 0 if tagger.scheme_ is None or OUTSIDE not in tagger.labels_ else sum(len(spans_of(t)) for t in tags)
     if n_spans < FEWEST_SPANS:
         return tagger.evaluate(words, tags), 0.0
+    found = tagged_with_shifts(tagger, words, OUTSIDE, SHIFTS)
     halves = [slice(k, None, 2) for k in (0, 1)]
     predicted: list[list[str]] = [[]] * len(words)
     for own, other in (halves, halves[::-1]):
-        moved = copy.copy(tagger)
-        shift_label(moved, OUTSIDE, best_shift(tagger, words[other], tags[other]))
-        predicted[own] = moved.predict(words[own])
-    return tagger._report(words, tags, predicted), best_shift(tagger, words, tags)
+        chosen = _best(tags[other], {shift: tagged[other] for shift, tagged in found.items()})
+        predicted[own] = found[chosen][own]
+    return tagger._report(words, tags, predicted), _best(tags, found)
 
 
 def shift_label(tagger: CRFTagger, label: str, shift: float) -> None:
