@@ -1,8 +1,9 @@
 """Tables of probabilities with one byte a number: eight steps an octave, relative to the largest number of the row.
 
-Code 0 is zero; code c stands for scale · 2^((c − 255)/8), where the row's largest number has 255. A number is off by
-at most 4.5 %, and one below 2^-31.75 of the largest is raised to that, so none but zero becomes zero. The scale is such
-that the row keeps its sum. Coded once more, decoded tables have the same codes and scales to the last bit.
+Code 0 is zero; code c stands for scale · 2^((c − 255)/8), where the row's largest number has 255. The scale is such that
+the row keeps its sum, so a distribution stays one. Rounding moves a number by at most 4.4 %, and the scale all numbers of
+a row by as much again; one below 2^-31.75 of the largest is raised to that, so none but zero becomes zero. Coded once
+more, decoded tables have the same codes and scales to the last bit.
 
 A table is flat, in any order that `Runs` describes: a run is a piece of one row, or has one number of each of several
 rows in succession.
@@ -58,7 +59,7 @@ def encode(table: F32, runs: Runs) -> tuple[Codes, F32]:
 
 
 def _scales(largest: F32, sums: F64, levels: F64) -> F32:
-    """sums / levels; the largest number itself where this is the same but for rounding, as in a table decoded before."""
+    """sums / levels; where that is the largest number but for rounding, as in a decoded table, the number itself."""
     scales = np.divide(sums, levels, out=np.zeros_like(sums), where=levels > 0)
     same = np.abs(largest * levels - sums) <= 2.0**-22 * sums
     return np.where(same, largest, scales.astype(np.float32))
@@ -101,7 +102,7 @@ def _sums(values: Any, starts: Any, row: Any, step: int, out: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _encode(values: Any, starts: Any, row: Any, step: int, largest: Any, codes: Any) -> None:
-    """Equivalent to `codes[:] = np.where(values > 0, np.clip(np.rint(255 + 8 * np.log2(values / largest)), 1, 255), 0)`."""
+    """Equivalent to `codes[:] = np.maximum(np.rint(255 + 8 * np.log2(values / largest)), 1)` where values > 0."""
     for r in range(len(row)):
         z = row[r]
         for i in range(starts[r], starts[r + 1]):

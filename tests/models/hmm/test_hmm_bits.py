@@ -210,7 +210,6 @@ def tokens_of(sentences: list[list[str]], most: int) -> list[list[str]]:
     return sentences[: int(np.searchsorted(ends, most)) + 1]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("parameterization", ["table", "neural"])
 def test_real_text_loses_little_and_the_file_is_a_quarter(
     data_dir: Path, tmp_path: Path, parameterization: str
