@@ -1,9 +1,9 @@
 """Tables of probabilities with one byte a number: eight steps an octave, relative to the largest number of the row.
 
-Code 0 is zero; code c stands for scale · 2^((c − 255)/8), where the row's largest number has 255. The scale is such that
-the row keeps its sum, so a distribution stays one. Rounding moves a number by at most 4.4 %, and the scale all numbers of
-a row by as much again; one below 2^-31.75 of the largest is raised to that, so none but zero becomes zero. Coded once
-more, decoded tables have the same codes and scales to the last bit.
+Code 0 is zero; code c stands for scale · 2^((c − 255)/8), where the row's largest number has 255. The scale is such
+that the row keeps its sum, so a distribution stays one. Rounding moves a number by at most 4.4 %, and the scale all
+numbers of a row by as much again; one below 2^-31.75 of the largest is raised to that, so none but zero becomes zero.
+Coded once more, decoded tables have the same codes and scales to the last bit.
 
 A table is flat, in any order that `Runs` describes: a run is a piece of one row, or has one number of each of several
 rows in succession.
