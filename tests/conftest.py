@@ -38,6 +38,7 @@ SLOW = (
     "tests/models/factorial/",
     "tests/models/hmm/test_hmm.py::test_a_cluster_gives_the_same_bits",
     "tests/models/hmm/test_hmm.py::test_any_number_of_workers",
+    "tests/models/hmm/test_hmm_bits.py::test_real_text",
     "tests/models/lds/test_lds.py::test_fit_on_a_cluster",
     "tests/models/lds/test_lds.py::test_threads_do_not_change_a_bit",
     "tests/models/lds/test_lds.py::test_views_equal",

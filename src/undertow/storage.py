@@ -80,6 +80,7 @@ _CONFIG_TYPES: dict[str, type | tuple[type, ...]] = {
     "files": dict,
     DIGEST: str,
 }
+_OPTIONAL = {"bits"}  # bits of a number in the tables, if these are codes
 
 Model = TypeVar("Model", bound=Estimator)
 
@@ -111,16 +112,27 @@ def register(model_class: type[Model]) -> type[Model]:
 
 
 def save_model(
-    model: Estimator, path: str | os.PathLike[str], overwrite: bool = False, made: Recipe | None = None
+    model: Estimator,
+    path: str | os.PathLike[str],
+    overwrite: bool = False,
+    made: Recipe | None = None,
+    bits: int | None = None,
 ) -> None:
     """Write a fitted model to a directory that is either whole or what it was before; `made` says how it was made."""
     target = _as_path(path)
+    if bits is not None and not _has_bits(type(model), bits):
+        known = " or ".join(map(str, model.table_bits))
+        cure = f"give {known}, or leave it out" if known else "leave it out"
+        raise InputError(f"{type(model).__name__} has no tables of bits={short(bits)}: {cure}.")
     model._check_fitted()
     model._check_params()  # a loader will: they may have been changed since the fit
     vocabulary = vars(model).get("vocabulary_")
     fitted = json_value(model._fitted_scalars(), "a fitted value")
     state = SavedState(saved_params(model), fitted, None if vocabulary is None else len(vocabulary))
     tensors = checked_tensors(model, state)
+    if bits is not None:  # checked again: what is written must be what a loader takes
+        state = state._replace(bits=bits)
+        tensors = checked_tensors(model, state)
     history = json_value(list(model.history_), "history_")
     if not _is_history(history):
         raise InputError("The model cannot be saved: history_ is not a filled list of numbers; fit it again.")
@@ -132,6 +144,7 @@ def save_model(
         "fitted": state.fitted,
         "history": history,
         "n_words": state.n_words,
+        **({} if bits is None else {"bits": bits}),
         "tensors": {name: {"dtype": t.dtype.name, "shape": list(t.shape)} for name, t in tensors.items()},
     }
     check_directory_target(target, MODEL, overwrite=overwrite)
@@ -182,7 +195,7 @@ def load_model(path: str | os.PathLike[str], verify: bool = True) -> Estimator:
         check_files(directory, config["files"], hashes=verify)
         vocabulary = _read_vocabulary(directory, config)
         with _distrusting(directory, model_class.kind):
-            state = model_class._upgrade(SavedState(config["params"], config["fitted"], config["n_words"]))
+            state = model_class._upgrade(_state_of(config))
         model = model_class(**state.params)
         with _distrusting(directory, model.kind):
             model._check_params()
@@ -236,8 +249,10 @@ def _read_config(directory: Path) -> tuple[type[Estimator], dict[str, Any]]:
     check_seal(path, config)
     _check_types(path, config, list(_CONFIG_TYPES))
     for key in config:
-        if key not in _CONFIG_TYPES:
+        if key not in _CONFIG_TYPES and key not in _OPTIONAL:
             raise _changed(path, f"undertow never writes the key {short(key)}")
+    if "bits" in config and not _has_bits(model_class, config["bits"]):
+        raise _changed(path, f"{model_class.__name__} has no tables of bits={short(config['bits'])}")
     if not _is_finite_json(config):
         raise _changed(path, "a number in it is not finite")
     if not _is_history(config["history"]):
@@ -247,6 +262,14 @@ def _read_config(directory: Path) -> tuple[type[Estimator], dict[str, Any]]:
         raise _changed(path, f"it must list the files {', '.join(files)} and no others")
     _check_param_names(path, model_class, config["params"])
     return model_class, config
+
+
+def _state_of(config: dict[str, Any]) -> SavedState:
+    return SavedState(config["params"], config["fitted"], config["n_words"], config.get("bits"))
+
+
+def _has_bits(model_class: type[Estimator], bits: object) -> bool:
+    return type(bits) is int and bits in model_class.table_bits  # for 8.0 == 8
 
 
 def _check_types(path: Path, config: dict[str, Any], keys: list[str]) -> None:
@@ -356,7 +379,8 @@ def json_value(value: Any, what: str) -> Any:
 
 def checked_tensors(model: Estimator, state: SavedState) -> Tensors:
     """The model's tensors in the order of its specification, refused here if no loader would take them."""
-    spec, tensors = model._tensor_spec(state), model._tensors()
+    spec = model._tensor_spec(state)
+    tensors = model._tensors() if state.bits is None else model._coded_tensors(state.bits)
     name = type(model).__name__
     if set(spec) != set(tensors):
         raise InputError(f"This {name} cannot be saved: its tensors are not those it names; report this bug.")

@@ -86,6 +86,21 @@ def test_transitions_and_inspect(place: Path) -> None:
     assert "diagnostics" not in json.loads(run("inspect", place / "news.hmm", "--json", "--quick").stdout)
 
 
+def test_export_in_8_bits(place: Path, tmp_path: Path) -> None:
+    small = tmp_path / "small.hmm"
+    facts = json.loads(run("export", place / "news.hmm", "-o", small, "--format", "8-bit", "--json").stdout)
+    assert facts["bytes"] == sum(p.stat().st_size for p in small.iterdir())
+    assert json.loads(run("inspect", small, "--json", "--quick").stdout)["bits"] == 8
+    assert run("verify", small).returncode == 0
+    load(place / "news.hmm").save(tmp_path / "same.hmm", bits=8)
+    assert (tmp_path / "same.hmm" / "model.safetensors").read_bytes() == (small / "model.safetensors").read_bytes()
+    again = ("export", place / "news.hmm", "-o", small, "--format", "8-bit")
+    assert "exists already" in failed(run(*again))
+    assert run(*again, "--overwrite").returncode == 0
+    failed(run("export", place / "news.hmm", "-o", "-", "--format", "8-bit"), code=2)
+    failed(run("export", place / "news.hmm", "-o", tmp_path / "x", "--format", "8-bit", "--fps", "3"), code=2)
+
+
 def test_mistakes_are_one_sentence(place: Path, tmp_path: Path) -> None:
     text = place / "news.txt"
     assert "rank" in failed(run("fit", "hmm", text, "-o", tmp_path / "m", "--states", "4", "--rank", "5"))

@@ -500,6 +500,35 @@ def check_save_and_load(case: Case) -> None:
 
 
 @check()
+def check_tables_of_fewer_bits(case: Case) -> None:
+    model = case.fitted()
+    known = type(model).table_bits
+    with scratch() as place:
+        for bits in {4, 8, 16, 32} - set(known):
+            with refuses(f"bits={bits}", InputError):
+                model.save(place / "refused", bits=bits)
+        wrong: list[Any] = [0, -8, True, 8.0, "8"]
+        for value in wrong:
+            with refuses(f"bits={value!r}", InputError):
+                model.save(place / "refused", bits=value)
+        assert not (place / "refused").exists(), "something was written"
+        for bits in known:
+            with accepts(f"bits={bits}"):
+                model.save(place / "a", bits=bits)
+                load_model(place / "a").save(place / "b", bits=bits)
+                assert files_of(place / "a") == files_of(place / "b"), "save, load, save gives other bytes"
+                load_model(place / "a").save(place / "whole")
+                again = load_model(place / "whole")
+                assert_same_tensors(again, load_model(place / "a"))
+
+
+def assert_same_tensors(a: Estimator, b: Estimator) -> None:
+    one, other = a._tensors(), b._tensors()
+    for name in one:
+        np.testing.assert_array_equal(one[name], other[name], strict=True)
+
+
+@check()
 def check_never_unpickles(case: Case) -> None:
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise AssertionError("something was unpickled")

@@ -379,6 +379,12 @@ class LosesPrecision(DeletedInterpolation):
         self.weights_ = self.weights_.astype(np.float32).astype(np.float64)
 
 
+@breaks("tables_of_fewer_bits")
+class IgnoresBits(DeletedInterpolation):
+    def save(self, path: Any, overwrite: bool = False, *, bits: Any = None) -> None:
+        super().save(path, overwrite)
+
+
 @breaks("never_unpickles")
 class Unpickles(DeletedInterpolation):
     def _restore(self, tensors: Mapping[str, Any], state: Any) -> None:

@@ -1,4 +1,4 @@
-"""undertow export: word vectors or the map of a dynamic embedding in other formats."""
+"""undertow export: word vectors, the map of a dynamic embedding or an HMM in other formats."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from undertow.cli.common import json_option, overwrite_option, progress_bar, sho
 VECTORS = {".txt": "word2vec-text", ".vec": "word2vec-text", ".bin": "word2vec-binary"}
 MAPS = {".csv": "csv", ".png": "png", ".svg": "svg", ".gif": "gif", ".mp4": "mp4"}
 SUFFIXES = {**VECTORS, **MAPS}
+SMALL = "8-bit"
 # the formats that an option applies to
 OPTIONS = {"time": ("png", "svg"), "title": ("png", "svg", "gif", "mp4"), "fps": ("gif", "mp4")}
 
@@ -21,12 +22,13 @@ OPTIONS = {"time": ("png", "svg"), "title": ("png", "svg", "gif", "mp4"), "fps":
 @click.argument("model", type=click.Path())
 @click.option(
     "-o", "--out", required=True, type=click.Path(),
-    help="Output file, or - for standard output (vectors, csv). {time} in the name writes one picture per time.",
+    help="Output file (8-bit: model directory), or - for standard output (vectors, csv). {time} in the name writes one "
+    "picture per time.",
 )  # fmt: skip
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(list(dict.fromkeys(SUFFIXES.values()))),
+    type=click.Choice([*dict.fromkeys(SUFFIXES.values()), SMALL]),
     help="Output format.  [default: by the file suffix]",
 )
 @click.option("--time", help="Time to draw (png, svg).  [default: the last]")
@@ -37,10 +39,11 @@ OPTIONS = {"time": ("png", "svg"), "title": ("png", "svg", "gif", "mp4"), "fps":
 @overwrite_option
 @json_option
 def command(model: str, out: str, format_: str | None, overwrite: bool, as_json: bool, **options: Any) -> None:
-    """Export MODEL to a format that other programs read.
+    """Export MODEL to a format that other programs read, or to a smaller one.
 
-    Word vectors in the order of frequency (word2vec-text, word2vec-binary); or the map of a dynamic embedding as a
-    table (csv), as a picture of one time (png, svg) or as an animation (gif, mp4).
+    Word vectors in the order of frequency (word2vec-text, word2vec-binary); the map of a dynamic embedding as a
+    table (csv), as a picture of one time (png, svg) or as an animation (gif, mp4); or an HMM as a model directory of
+    about a quarter of the size, whose tables are rounded to one byte a number (8-bit).
     """
     chosen = format_ or SUFFIXES.get(Path(out).suffix.lower())
     if chosen is None:
@@ -57,6 +60,9 @@ def command(model: str, out: str, format_: str | None, overwrite: bool, as_json:
     from undertow.atomic import check_file_target
     from undertow.cli.model import open_model
 
+    if chosen == SMALL:
+        show(_small(model, out, overwrite), as_json)
+        return
     if out != "-":
         check_file_target(Path(out), overwrite=overwrite)
     if chosen in VECTORS.values():
@@ -65,6 +71,20 @@ def command(model: str, out: str, format_: str | None, overwrite: bool, as_json:
         facts = _map(open_model(model, "map_data").map_data(), out, chosen, overwrite, options)
     if out != "-":
         show(facts, as_json)
+
+
+def _small(model: str, out: str, overwrite: bool) -> dict[str, Any]:
+    from undertow.cli.model import open_model
+    from undertow.storage import check_target
+
+    check_target(out, overwrite)
+    opened, before = open_model(model), _n_bytes(model)
+    opened.save(out, overwrite=overwrite, bits=8)
+    return {"model": out, "format": SMALL, "bytes": _n_bytes(out), "bytes_before": before}
+
+
+def _n_bytes(directory: str) -> int:
+    return sum(p.stat().st_size for p in Path(directory).iterdir())
 
 
 def _vectors(opened: Any, out: str, chosen: str, overwrite: bool) -> dict[str, Any]:

@@ -57,6 +57,7 @@ class SavedState(NamedTuple):
     params: dict[str, Any]
     fitted: dict[str, Any]  # JSON values from _fitted_scalars
     n_words: int | None  # None for a model without vocabulary
+    bits: int | None = None  # of a number of its tables, if they are codes
 
 
 class Estimator(abc.ABC):
@@ -76,6 +77,10 @@ class Estimator(abc.ABC):
 
     added_params: ClassVar[Mapping[str, Any]] = {}
     """Parameters that earlier versions did not have, with the value that their saved models get."""
+
+    table_bits: ClassVar[tuple[int, ...]] = ()
+    """What `save` can be given as `bits`; `_coded_tensors` and `_tensor_spec` know each of them."""
+
     constraints: ClassVar[Mapping[str, Constraint]]
     """What each parameter of the constructor may be."""
 
@@ -217,7 +222,7 @@ class Estimator(abc.ABC):
 
     # --- saving -----------------------------------------------------------------------------------------
 
-    def save(self, path: str | os.PathLike[str], overwrite: bool = False) -> None:
+    def save(self, path: str | os.PathLike[str], overwrite: bool = False, *, bits: int | None = None) -> None:
         """Write the model to a directory, completely or not at all; `undertow.load` reads it back.
 
         Parameters
@@ -226,17 +231,20 @@ class Estimator(abc.ABC):
             The directory.
         overwrite
             Whether an existing model there may be replaced; a directory that undertow did not write never is.
+        bits
+            None writes all numbers as they are. 8, of an `HMM` alone, writes its tables with one byte a number; a
+            loaded model has ordinary tables of the rounded numbers.
 
         Raises
         ------
         NotFittedError
             Before `fit`.
         InputError
-            If something else is there.
+            If something else is there, or the model has no tables of so many bits.
         """
         from undertow.storage import save_model
 
-        save_model(self, path, overwrite=overwrite)
+        save_model(self, path, overwrite=overwrite, bits=bits)
 
     @classmethod
     @abc.abstractmethod
@@ -258,6 +266,10 @@ class Estimator(abc.ABC):
     @abc.abstractmethod
     def _tensors(self) -> dict[str, npt.NDArray[Any]]:
         """The fitted arrays by the names of `_tensor_spec`."""
+
+    def _coded_tensors(self, bits: int) -> dict[str, npt.NDArray[Any]]:
+        """The same with tables as codes; only for the numbers of `table_bits`."""
+        raise NotImplementedError
 
     def _fitted_scalars(self) -> dict[str, Any]:
         """Fitted values beside the tensors, as JSON knows them: finite numbers, strings, lists, objects.

@@ -357,7 +357,7 @@ class WordClusters(Estimator):
         model._finish(vocabulary, clusters, names, [])
         return model
 
-    def save(self, path: str | os.PathLike[str], overwrite: bool = False) -> None:
+    def save(self, path: str | os.PathLike[str], overwrite: bool = False, *, bits: int | None = None) -> None:
         """Write the clusters to a directory, all or nothing; `undertow.load` reads it back.
 
         Parameters
@@ -366,6 +366,8 @@ class WordClusters(Estimator):
             The directory.
         overwrite
             Replace a model that is there.
+        bits
+            Not of clusters: leave it out.
 
         Raises
         ------
@@ -375,7 +377,7 @@ class WordClusters(Estimator):
         self._check_fitted()
         if not self.history_:
             raise InputError("These clusters come from a file of paths and have no history: write them by save_paths.")
-        super().save(path, overwrite=overwrite)
+        super().save(path, overwrite=overwrite, bits=bits)
 
     @classmethod
     def _tensor_spec(cls, state: SavedState) -> dict[str, TensorSpec]:

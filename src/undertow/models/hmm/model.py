@@ -160,6 +160,7 @@ class HMM(Estimator):
     """
 
     kind = "hmm"
+    table_bits: ClassVar[tuple[int, ...]] = (8,)
     seen_: SeenText | None
     tag_states_: hmm_tagged.Tags | None
     added_params: ClassVar[Mapping[str, Any]] = {
@@ -1362,10 +1363,13 @@ class HMM(Estimator):
     @classmethod
     def _tensor_spec(cls, state: SavedState) -> dict[str, TensorSpec]:
         assert state.n_words is not None
-        return hmm_storage.tensor_spec(state.fitted["sizes"], state.n_words)
+        return hmm_storage.tensor_spec(state.fitted["sizes"], state.n_words, state.bits)
 
     def _tensors(self) -> dict[str, npt.NDArray[Any]]:
         return hmm_storage.tensors(self.params_)
+
+    def _coded_tensors(self, bits: int) -> dict[str, npt.NDArray[Any]]:
+        return hmm_storage.coded_tensors(self.params_)
 
     def _fitted_scalars(self) -> dict[str, Any]:
         return {

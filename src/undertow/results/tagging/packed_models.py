@@ -37,7 +37,7 @@ def pack(model: Estimator, prefix: str) -> tuple[dict[str, Any], Tensors]:
     record = {
         "kind": model.kind,
         "format_version": model.format_version,
-        **state._asdict(),
+        **_record_of(state),
         "history": json_value(list(model.history_), "history_"),
         "vocabulary_bytes": None if words is None else len(words),
     }
@@ -69,7 +69,7 @@ def unpack(record: Mapping[str, Any], tensors: Mapping[str, npt.NDArray[Any]], p
 
 def upgrade(record: Mapping[str, Any]) -> dict[str, Any]:
     """The record of a packed model that an earlier version wrote, as this version writes it."""
-    return {**record, **_class_of(record)._upgrade(_state_of(record))._asdict()}
+    return {**record, **_record_of(_class_of(record)._upgrade(_state_of(record)))}
 
 
 def _class_of(record: Mapping[str, Any]) -> type[Estimator]:
@@ -78,6 +78,10 @@ def _class_of(record: Mapping[str, Any]) -> type[Estimator]:
     return find_class(
         Path(f"the model of the kind {record['kind']!r} inside"), record["kind"], record["format_version"]
     )
+
+
+def _record_of(state: SavedState) -> dict[str, Any]:
+    return {"params": state.params, "fitted": state.fitted, "n_words": state.n_words}
 
 
 def _state_of(record: Mapping[str, Any]) -> SavedState:
