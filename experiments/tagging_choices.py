@@ -161,8 +161,8 @@ def line(form: str, found: dict[str, Scored], base: dict[str, Scored] | None) ->
             told.append(spread(100 * np.array(values), 1))
         p = ""
         if base is not None:
-            pair = [np.concatenate(of[column].shifted) for of in (found, base)]
-            p = f" (p {shown_p(bootstrap(*pair, n=2000))})"
+            ours, theirs = (np.concatenate(of[column].shifted) for of in (found, base))
+            p = f" (p {shown_p(bootstrap(ours, theirs, n=2000))})"
         cells += [told[0], told[1] + p]
     return f"| {form} | {' | '.join(cells)} |"
 

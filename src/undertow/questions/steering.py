@@ -139,7 +139,7 @@ class Steering:
         able = self.possible[r][self.asked.step[state]][self.asked.classes]
         if not able.any():
             raise InputError("The text can no longer satisfy the constraint: steer it from its first token on.")
-        return able.astype(np.float32)
+        return np.asarray(able, dtype=np.float32)
 
 
 def _blocks(params: Params) -> tuple[Blocks, F32]:
