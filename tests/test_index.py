@@ -14,7 +14,7 @@ from contract.cases import SENTENCES
 from sentences import is_one_sentence
 from undertow import HMM
 from undertow.errors import InputError
-from undertow.index import TokenPlace, VectorIndex, index_tokens
+from undertow.index import TokenPlace, VectorIndex, index_tokens, nearest_candidates, unit_rows
 
 
 def plain(vectors: np.ndarray, query: np.ndarray, n: int) -> list[int]:
@@ -79,3 +79,43 @@ def test_what_is_refused(use: Any, says: str) -> None:
     with pytest.raises(InputError, match=says) as e:
         use()
     assert is_one_sentence(str(e.value))
+
+
+def clustered(n: int, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(50, 16))[rng.integers(50, size=n)] + rng.normal(size=(n, 16))
+
+
+def test_an_approximate_index_finds_nearly_all_of_the_nearest() -> None:
+    pytest.importorskip("usearch")
+    vectors, queries = clustered(5000), clustered(100, seed=1)
+    truth, _ = VectorIndex(vectors).search_all(queries, 10)
+    rows, cosines = VectorIndex(vectors, approximate=True).search_all(queries, 10)
+    assert np.mean([len(set(a) & set(b)) for a, b in zip(truth.tolist(), rows.tolist(), strict=True)]) > 9.5
+    assert (np.diff(cosines, axis=1) <= 0).all()
+    for query, found, cosine in zip(queries, rows, cosines, strict=True):
+        lengths = np.linalg.norm(vectors[found], axis=1) * np.linalg.norm(query)
+        assert_allclose(cosine, vectors[found] @ query / lengths, rtol=1e-5)
+    again, _ = VectorIndex(vectors, approximate=True).search_all(queries, 10)
+    assert_array_equal(again, rows)
+
+
+def test_a_small_approximate_index_is_exact() -> None:
+    pytest.importorskip("usearch")
+    vectors = clustered(12)
+    exact, approximate = VectorIndex(vectors), VectorIndex(vectors, approximate=True)
+    for n in (0, 3, 12, 40):
+        for a, b in zip(exact.search_all(vectors, n), approximate.search_all(vectors, n), strict=True):
+            assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    model = HMM(2, n_iter=2, random_state=0).fit(SENTENCES)
+    place = index_tokens(model, SENTENCES, approximate=True).search(model.transform(SENTENCES)[0][0], 1)[0].label
+    assert isinstance(place, TokenPlace)
+
+
+def test_queries_with_too_few_candidates_are_compared_with_all() -> None:
+    vectors, queries = unit_rows(clustered(30)), unit_rows(clustered(2, seed=1))
+    candidates = np.full((2, 8), -1)
+    candidates[1] = np.arange(8)
+    rows, _ = nearest_candidates(vectors, queries, candidates, 3)
+    assert rows[0].tolist() == np.argsort(-(vectors @ queries[0]))[:3].tolist()
+    assert rows[1].tolist() == np.argsort(-(vectors[:8] @ queries[1]))[:3].tolist()

@@ -18,6 +18,7 @@ from undertow import HMM, Tokenizer
 from undertow.adapters.token_vectors import open_writer
 from undertow.engine import DaskCluster
 from undertow.errors import MissingExtraError
+from undertow.index import VectorIndex
 from undertow.models.answers import Neighbor
 from undertow.tables import Table
 from undertow.text.reading import read_chunks
@@ -51,6 +52,7 @@ CASES: list[tuple[tuple[str, ...], str, Callable[[Path], Any]]] = [
     (("sklearn",), "sklearn", lambda _: HMM().__sklearn_tags__()),
     (("sklearn",), "sklearn", lambda _: importlib.import_module("undertow.adapters.document_encoder")),
     (("spacy", "thinc", "srsly"), "spacy", lambda _: importlib.import_module("undertow.adapters.spacy_pipe")),
+    (("usearch",), "usearch", lambda _: VectorIndex([[1.0, 0.0]], approximate=True)),
     (("pyarrow",), "arrow", lambda place: open_writer(place / "v.parquet", "parquet", 2)),
     (("pyarrow", "zstandard", "compression"), "arrow", read_zstd),
     (("pyarrow",), "arrow", lambda _: Table(Neighbor).to_arrow()),

@@ -1,7 +1,9 @@
-"""Exact similarity search among the vectors of documents or tokens.
+"""Similarity search among the vectors of documents or tokens.
 
-Every query is compared with every vector, a block at a time, so the answer is exact and memory stays bounded. That is
-one product of matrices: up to a million vectors it takes a fraction of a second for a query, and less for each of many.
+By default every query is compared with every vector, a block at a time, so the answer is exact and memory stays
+bounded. That is one product of matrices: up to a million vectors it takes a fraction of a second for a query, and less
+for each of many. Beyond that `approximate=True` searches a graph of neighbors (HNSW, by the extra `usearch`) and ranks
+what it finds by exact cosines.
 """
 
 from __future__ import annotations
@@ -13,13 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from undertow.engine.blas import one_blas_thread
-from undertow.errors import InputError, short
+from undertow.errors import InputError, missing_extra, short
 from undertow.kernels.types import F32, I64
 from undertow.models.constraints import Whole
 from undertow.tables import Table
 from undertow.text.tokenizer import checked_sentences
 
 BLOCK_NUMBERS = 1 << 22  # cosines held at once: 16 MB of float32
+CANDIDATES = (
+    4  # of an approximate search, for each vector that is asked for; the best of them by exact cosine are given
+)
 
 
 class Match(NamedTuple):
@@ -64,11 +69,16 @@ class VectorIndex:
         One row for each thing; a row of zeros has the cosine 0 with everything.
     labels
         What the rows stand for; None numbers them from 0.
+    approximate
+        Search a graph of neighbors instead of all vectors: for millions of them. It may miss some of the nearest; the
+        cosines of what it finds are exact. Needs the extra `usearch`.
 
     Raises
     ------
     InputError
         If the vectors are not a table of finite numbers, or the labels are not as many.
+    MissingExtraError
+        If `approximate` needs a package that is not installed.
 
     Examples
     --------
@@ -78,11 +88,12 @@ class VectorIndex:
     ['north', 'north-east']
     """
 
-    def __init__(self, vectors: Any, labels: Sequence[Any] | None = None) -> None:
+    def __init__(self, vectors: Any, labels: Sequence[Any] | None = None, *, approximate: bool = False) -> None:
         self._vectors = unit_rows(vectors)
         if labels is not None and len(labels) != len(self._vectors):
             raise InputError(f"{len(self._vectors)} vectors need as many labels, not {len(labels)}.")
         self._labels = labels
+        self._graph = neighbor_graph(self._vectors) if approximate else None
 
     def __len__(self) -> int:
         return len(self._vectors)
@@ -135,11 +146,14 @@ class VectorIndex:
             raise InputError(
                 f"The vectors have {queries.shape[1]} numbers each, those of the index {self._vectors.shape[1]}."
             )
+        n = min(int(n), len(self))
         with one_blas_thread():
-            return nearest_rows(self._vectors, queries, min(int(n), len(self)))
+            if self._graph is None or not n or not len(queries):
+                return nearest_rows(self._vectors, queries, n)
+            return nearest_candidates(self._vectors, queries, graph_candidates(self._graph, queries, n, len(self)), n)
 
 
-def index_tokens(model: Any, X: Iterable[Any], view: str | None = None) -> VectorIndex:
+def index_tokens(model: Any, X: Iterable[Any], view: str | None = None, *, approximate: bool = False) -> VectorIndex:
     """An index of all tokens of a text in their contexts, labelled with their places.
 
     Parameters
@@ -150,6 +164,8 @@ def index_tokens(model: Any, X: Iterable[Any], view: str | None = None) -> Vecto
         Token lists.
     view
         A view of the model's `transform`; None for its default.
+    approximate
+        As of `VectorIndex`.
 
     Returns
     -------
@@ -177,7 +193,7 @@ def index_tokens(model: Any, X: Iterable[Any], view: str | None = None) -> Vecto
         raise InputError("There is no token to index: give at least one.")
     vectors = model.transform(sentences, **({} if view is None else {"view": view}))
     places = [TokenPlace(s, i, word) for s, words in enumerate(sentences) for i, word in enumerate(words)]
-    return VectorIndex(np.concatenate(vectors), places)
+    return VectorIndex(np.concatenate(vectors), places, approximate=approximate)
 
 
 def unit_rows(vectors: Any) -> F32:
@@ -193,6 +209,38 @@ def unit_rows(vectors: Any) -> F32:
     lengths = np.linalg.norm(table.astype(np.float64), axis=1, keepdims=True)
     units: F32 = np.divide(table, lengths, out=np.zeros_like(table), where=lengths > 0, casting="same_kind")
     return units
+
+
+def neighbor_graph(vectors: F32) -> Any:
+    """A graph of neighbors of unit vectors, as usearch builds it, in one thread so that it is the same every time."""
+    try:
+        from usearch.index import Index
+    except ImportError:
+        raise missing_extra("An approximate index needs usearch", "usearch") from None
+    graph = Index(ndim=vectors.shape[1], metric="ip", dtype="f32")
+    graph.add(np.arange(len(vectors)), vectors, threads=1)
+    return graph
+
+
+def graph_candidates(graph: Any, queries: F32, n: int, n_rows: int) -> I64:
+    """(q, m) rows that the graph holds near each query, m ≥ n; −1 where it found fewer."""
+    m = min(CANDIDATES * n, n_rows)
+    found = graph.search(queries, m, threads=1)
+    keys, counts = np.atleast_2d(found.keys), np.atleast_1d(getattr(found, "counts", m))
+    return np.where(np.arange(m) < np.reshape(counts, (-1, 1)), keys.astype(np.int64), -1)
+
+
+def nearest_candidates(vectors: F32, queries: F32, candidates: I64, n: int) -> tuple[I64, F32]:
+    """As `nearest_rows`, among the candidates of each query; where they are fewer than n, among all rows."""
+    rows, values = np.empty((len(queries), n), dtype=np.int64), np.empty((len(queries), n), dtype=np.float32)
+    for i, (query, found) in enumerate(zip(queries, candidates, strict=True)):
+        among = np.unique(found[found >= 0])
+        if len(among) < n:
+            rows[i], values[i] = (x[0] for x in nearest_rows(vectors, query[None], n))
+            continue
+        at, here = _top(among[None], (vectors[among] @ query)[None], n)
+        rows[i], values[i] = at[0], here[0]
+    return rows, values
 
 
 def nearest_rows(vectors: F32, queries: F32, n: int) -> tuple[I64, F32]:
