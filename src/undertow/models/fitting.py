@@ -45,8 +45,6 @@ class TrainingEvent(NamedTuple):
         The value just added to `validation_history_`; None if no text was held out.
     part
         Which part of a fit of several models this is, such as "hmm"; None if there is one.
-    progress
-        Share of the work that is done, if iterations are known to differ; None if they are alike.
     """
 
     iteration: int
@@ -55,12 +53,11 @@ class TrainingEvent(NamedTuple):
     seconds: float
     held_out: float | None = None
     part: str | None = None
-    progress: float | None = None
 
     @property
     def seconds_left(self) -> float:
         """Estimated from the iterations so far, if none is saved by early stopping."""
-        done = self.iteration / self.n_iter if self.progress is None else self.progress
+        done = self.iteration / self.n_iter
         return self.seconds / done * (1 - done)
 
 
@@ -79,7 +76,6 @@ class Iteration(NamedTuple, Generic[Params]):
     held_out: float | None = None  # objective on held-out text; higher is better
     remark: str = ""  # what the log says beside the objective
     state: Callable[[], Any] | None = None  # all that the next iterations need, for a checkpoint; None: cannot go on
-    progress: float | None = None  # share of the work of all iterations that is done; None: they are alike
 
 
 class LoopState(NamedTuple):
@@ -163,7 +159,7 @@ def run_iterations(
                     scores.append(now.held_out)
                 history.append(float(now.objective))
                 seconds = time.perf_counter() - began
-                event = TrainingEvent(len(history), n_iter, history[-1], seconds, now.held_out, progress=now.progress)
+                event = TrainingEvent(len(history), n_iter, history[-1], seconds, now.held_out)
                 LOGGER.info("%s", log_line(event, unit, now.remark))
                 if checkpoint is not None:
                     checkpoint.write_if_due(LoopState(history, scores, best, n_worse, event.seconds), now.state)
