@@ -53,8 +53,8 @@ def command(**given: Any) -> None:
     INPUTS is one corpus directory, or text files, from which a corpus is built beside the model. Ctrl-C during the fit
     keeps the last finished pass and saves it; after a kill the same command goes on.
 
-    Two million tokens take about 15 minutes of processor time with the default 6,144 states, and about 3 with
-    --states 1024, a good size for a first look.
+    Two million tokens take about 20 minutes of processor time with the default 6,144 states. Fewer states, such as
+    --states 1024, are a good size for a first look.
     """
     model = HMM(n_jobs=given["jobs"], **{parameter: given[parameter] for parameter, _, _ in OPTIONS.values()})
 
