@@ -429,7 +429,7 @@ def test_failures_are_one_sentence(place: Path, tmp_path: Path) -> None:
         ("no words found", "perplexity", good, tmp_path / "empty.txt"),
         ("nowhere.txt", "embed", good, tmp_path / "nowhere.txt"),
         ("nowhere.lds does not exist", "embed", tmp_path / "nowhere.lds", text),
-        ("config.json is missing", "embed", place / "news.corpus", text),
+        ("not a model: give a model", "embed", place / "news.corpus", text),
         ("exists already", "embed", good, text, "-o", tmp_path / "taken.npz"),
         ("is a directory", "embed", good, text, "-o", tmp_path / "dir.npz", "--overwrite"),
         ("is a directory", "embed", good, place / "news.corpus"),

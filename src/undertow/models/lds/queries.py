@@ -46,6 +46,7 @@ class LDSTables(NamedTuple):
     word_vectors: F32  # (V, h) whitened unit vectors of the words
 
     @classmethod
+    @one_blas_thread()
     def of(cls, params: LDSParams, state_moment: F64, dropped: F64, fallback: I64) -> LDSTables:
         """Tables for text in which a share `dropped` of a word's tokens shows as its stand-in `fallback`."""
         A, C, Q, M, mu = params
@@ -90,6 +91,7 @@ def token_states(
         return smooth(ids, offsets, missing, tables.inputs, A, s.H, s.J, tables.J_missing, n_threads=n_threads)[1]
 
 
+@one_blas_thread()
 def token_vectors(
     params: LDSParams,
     tables: LDSTables,
@@ -214,6 +216,7 @@ def word_distribution(lm: LinearLM, state: F32) -> F64:
     return np.asarray(value / value.sum())
 
 
+@one_blas_thread()
 def token_log_probabilities(lm: LinearLM, predicted: F32, ids: NDArray[Any]) -> F64:
     """log p of each token given the state predicted for it, a batch of tokens at a time."""
     out = np.empty(len(ids))
@@ -230,6 +233,7 @@ def token_log_probabilities(lm: LinearLM, predicted: F32, ids: NDArray[Any]) -> 
     return out
 
 
+@one_blas_thread()
 def log_probabilities(
     params: LDSParams, dropped: F64, vocabulary: Vocabulary, ids: NDArray[Any], offsets: I64, filtered: F32
 ) -> F64:
