@@ -269,7 +269,7 @@ class Estimator(abc.ABC):
 
     def _coded_tensors(self, bits: int) -> dict[str, npt.NDArray[Any]]:
         """The same with tables as codes; only for the numbers of `table_bits`."""
-        raise NotImplementedError
+        raise InputError(f"{type(self).__name__} has no tables of bits={bits}: leave it out.")
 
     def _fitted_scalars(self) -> dict[str, Any]:
         """Fitted values beside the tensors, as JSON knows them: finite numbers, strings, lists, objects.
