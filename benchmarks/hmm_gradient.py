@@ -71,7 +71,7 @@ def measure(n_states: int, corpus: Corpus) -> str:
     model = HMM(n_states, n_blocks=256, parameterization="neural", batch_tokens=8192)
     settings = embedded.options_of(model, corpus)
     state = embedded.embedded_start(corpus, settings, rng, None, 1)
-    order = embedded.WordOrder.of(state.word_block)
+    order = embedded.WordOrder.of(state.word_block, corpus.vocabulary.words)
     batch = embedded.text_batches(corpus, 8192, False, order)[0]
     kept = embedded.draw_states(state.first, settings.dropout, rng)
     layout = ChainLayout.of(order.per_block, np.diff(np.searchsorted(kept, state.first)), batch.seen)

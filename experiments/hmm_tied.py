@@ -38,13 +38,13 @@ ROWS: dict[str, dict[str, Any]] = {
     "width-64": {"width": 64},
     "width-256": {"width": 256},
     "carried": {"carry": True},
-    "long": {"n_states": 2**13, "n_blocks": 256, "carry": True, "n_iter": 15},
+    "long": {"n_states": 12_288, "n_blocks": 128, "width": 256, "carry": True, "n_iter": 14},
 }
 QUICK = ("tables", "default")
 
 
-def log_probabilities(row: str, text: Text, quick: bool, seed: int) -> Any:
-    """log p of each token of the held text."""
+def log_probabilities(row: str, text: Text, quick: bool, seed: int, checkpoint: Path | None) -> Any:
+    """log p of each token of the held text; an interrupted fit goes on from its last pass."""
     if row == "kn5":
         ngrams = KneserNey(5).fit(text.train.ids, len(text.train.vocabulary))
         return np.log(ngrams.probabilities(text.held.ids))
@@ -52,7 +52,7 @@ def log_probabilities(row: str, text: Text, quick: bool, seed: int) -> Any:
     if quick:
         settings = {"parameterization": "neural"} | settings
         settings |= {"n_states": 512, "n_blocks": 32, "width": 64, "batch_tokens": 2048, "n_iter": 8}
-    model = HMM(**settings, random_state=seed, n_jobs=-1, verbose=True).fit(text.train)
+    model = HMM(**settings, random_state=seed, n_jobs=-1, verbose=True).fit(text.train, checkpoint=checkpoint)
     return np.concatenate(model.log_probabilities(text.held))
 
 
@@ -92,7 +92,9 @@ def main() -> None:
         if (work / f"{kept}.json").exists() and not given.quick:
             continue
         began, cpu = time.perf_counter(), time.process_time()
-        log_p = log_probabilities(name, text, given.quick, given.seed)
+        log_p = log_probabilities(
+            name, text, given.quick, given.seed, None if given.quick else work / f"{kept}.checkpoint"
+        )
         settings = ", ".join(f"{k}={v}" for k, v in ROWS[name].items())
         facts = {
             "model": "Kneser–Ney 5-gram" if name == "kn5" else f"HMM({settings})",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 
-def dense_tables(weights, state_block, word_block):
+def dense_tables(weights, state_block, word_block, spelling):
     """(Z,), (Z, Z), (Z, V) in float64; words in the order of their blocks."""
-    leave, block, block_bias, arrive, arrive_bias, emit, word, word_bias, initial = (
+    leave, block, block_bias, arrive, arrive_bias, emit, word, affix, word_bias, initial = (
         np.asarray(x, dtype=np.float64) for x in weights
     )
     scale = np.sqrt(leave.shape[1])
@@ -16,7 +16,7 @@ def dense_tables(weights, state_block, word_block):
     for b in range(len(block)):
         into = state_block == b
         T[:, into] = next_block[:, [b]] * softmax(scale * leave @ arrive[into].T + arrive_bias[into])
-    logits = scale * emit @ word.T + word_bias
+    logits = scale * emit @ (word + spelling @ affix).T + word_bias
     logits[state_block[:, None] != word_block[None, :]] = -np.inf
     return softmax(initial[None])[0], T, softmax(logits)
 
@@ -26,9 +26,9 @@ def softmax(x):
     return p / p.sum(axis=1, keepdims=True)
 
 
-def log_likelihood(weights, state_block, word_block, ids, bounds):
+def log_likelihood(weights, state_block, word_block, spelling, ids, bounds):
     """log p(text) by the forward recursion over all states, one sequence after the other."""
-    initial, T, e = dense_tables(weights, state_block, word_block)
+    initial, T, e = dense_tables(weights, state_block, word_block, spelling)
     total = 0.0
     for low, high in zip(bounds[:-1], bounds[1:], strict=True):
         prior = initial

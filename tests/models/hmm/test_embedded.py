@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from contract.cases import SENTENCES
 from undertow import HMM, Corpus
 from undertow.engine import Serial, Threads
-from undertow.kernels.chain.embeddings import Adam, ChainLayout, Embeddings, chain_tables
+from undertow.kernels.chain.embeddings import Adam, Embeddings, chain_tables
 from undertow.models.hmm import embedded
 from undertow.models.hmm.embedded import (
     EmbeddedState,
@@ -23,18 +23,19 @@ from undertow.models.hmm.embedded import (
 
 BLOCK = np.array([1, 0, -1, 2, 1, 0, 2], dtype=np.int32)  # the third word is not in the text
 SIZES = np.array([1, 2, 3])
+WORDS = ["walking", "talking", "never", "cooking", "Baking", "booking", "asking"]  # six end alike
 
 
 def some_state(seed: int = 0, width: int = 4) -> EmbeddedState:
     rng = np.random.default_rng(seed)
-    Z, V = SIZES.sum(), (BLOCK >= 0).sum()
-    shapes = [(Z, width), (3, width), (3,), (Z, width), (Z,), (Z, width), (V, width), (V,), (Z,)]
+    Z, V, A = SIZES.sum(), (BLOCK >= 0).sum(), WordOrder.of(BLOCK, WORDS).spelling.shape[1]
+    shapes = [(Z, width), (3, width), (3,), (Z, width), (Z,), (Z, width), (V, width), (A, width), (V,), (Z,)]
     weights = Embeddings(*(rng.normal(size=s).astype(np.float32) for s in shapes))
     return EmbeddedState(0, BLOCK, np.concatenate(([0], np.cumsum(SIZES))), weights, Adam.start(weights))
 
 
 def test_words_are_ordered_by_blocks() -> None:
-    order = WordOrder.of(BLOCK)
+    order = WordOrder.of(BLOCK, WORDS)
     assert_array_equal(order.ids, [1, 5, 0, 4, 3, 6])
     assert_array_equal(order.row[order.ids], np.arange(6))
     assert_array_equal(order.per_block, [2, 2, 2])
@@ -42,10 +43,11 @@ def test_words_are_ordered_by_blocks() -> None:
 
 def test_tables_are_in_the_order_of_the_vocabulary() -> None:
     state = some_state()
-    params, order = as_params(state, 0.1), WordOrder.of(BLOCK)
+    order = WordOrder.of(BLOCK, WORDS)
+    params = as_params(state, order, 0.1)
     params.check()
-    by_block = chain_tables(state.weights, ChainLayout.of(order.per_block, SIZES))
-    truth = ChainLayout.of(order.per_block, SIZES).blocks.dense_emission(by_block.emission)
+    by_block = chain_tables(state.weights, order.layout(SIZES))
+    truth = order.layout(SIZES).blocks.dense_emission(by_block.emission)
     e = params.dense_emission()
     assert_allclose(e[:, order.ids], 0.9 * truth, rtol=1e-6)
     assert_allclose(e[:, 2], 0.1, rtol=1e-6)  # all of the mass for words never seen
@@ -54,13 +56,13 @@ def test_tables_are_in_the_order_of_the_vocabulary() -> None:
 def test_copies_of_states_say_the_same(monkeypatch) -> None:
     """Without noise a chain with split states has the same text probabilities."""
     monkeypatch.setattr(embedded, "SPLIT_NOISE", 0.0)
-    state = some_state()
+    state, order = some_state(), WordOrder.of(BLOCK, WORDS)
     more = split_states(state, np.array([1, 4, 5]), np.random.default_rng(0))
     assert more.weights.n_states == 10
     ids, bounds = np.array([0, 3, 5, 4, 6, 1, 3], dtype=np.uint32), np.array([0, 3, 7])
-    old, new = (as_params(s, 0.0).filtered(ids, bounds).log_probabilities for s in (state, more))
+    old, new = (as_params(s, order, 0.0).filtered(ids, bounds).log_probabilities for s in (state, more))
     assert_allclose(new, old, rtol=1e-5)
-    as_params(more, 0.0).check()
+    as_params(more, order, 0.0).check()
 
 
 def test_noise_parts_the_copies_and_nothing_else() -> None:
@@ -72,10 +74,11 @@ def test_noise_parts_the_copies_and_nothing_else() -> None:
     assert_array_equal(leave[-3:], state.weights.leave[-3:])
 
 
-def test_all_blocks_but_single_states_grow_alike() -> None:
-    final = final_sizes(np.array([1, 4, 5]), 30)
-    assert_array_equal(final, [1, 15, 14])  # a boundary word keeps its single state
-    assert_array_equal(final_sizes(np.array([2, 3]), 5), [2, 3])  # enough already
+def test_blocks_have_states_as_the_root_of_their_tokens() -> None:
+    final = final_sizes(np.array([1, 4, 5]), np.array([500.0, 900.0, 100.0]), 43)
+    assert_array_equal(final, [1, 31, 11])  # a boundary word keeps its single state
+    assert_array_equal(final_sizes(np.array([2, 3]), np.array([1e6, 0.01]), 7), [6, 1])  # each has one
+    assert_array_equal(final_sizes(np.array([1, 1]), np.array([3.0, 4.0]), 2), [1, 1])
 
 
 def test_dropped_states_leave_each_block_one() -> None:
@@ -91,7 +94,7 @@ def test_dropped_states_leave_each_block_one() -> None:
 def test_batches_hold_all_of_the_text(carry: bool) -> None:
     corpus = Corpus.from_sentences(SENTENCES)
     n_words = len(corpus.vocabulary)
-    order = WordOrder.of((np.arange(n_words) % 3).astype(np.int32))
+    order = WordOrder.of((np.arange(n_words) % 3).astype(np.int32), corpus.vocabulary.words)
     batches = text_batches(corpus, 20, carry, order)
     assert len(batches) > 2
     ids = np.concatenate([part.ids for b in batches for part in b.parts])

@@ -1,12 +1,13 @@
 """The parameters of a block chain as inner products of embeddings, and the gradient of its log-likelihood.
 
-Every state has three vectors of width d, for leaving it, arriving at it and emitting; every block of words and every
-word has one. A step first chooses the block of the next word, then a state of that block:
+Every state has three vectors of width d, for leaving it, arriving at it and emitting; every block of words, every
+word and every affix has one. A step first chooses the block of the next word, then a state of that block:
 
     p(b' | z)      ∝ exp(√d leave_z · block_b' + block_bias_b')         over all blocks b'
     q(z' | z, b')  ∝ exp(√d leave_z · arrive_z' + arrive_bias_z')       over the states z' of block b'
     T(z, z')       = p(b' | z) q(z' | z, b')                            with b' the block of z'
-    e(w | z)       ∝ exp(√d emit_z · word_w + word_bias_w)              over the words of z's block
+    e(w | z)       ∝ exp(√d emit_z · v_w + word_bias_w)                 over the words of z's block
+    v_w            = word_w + Σ_a spelling_wa affix_a                   words of similar spelling share
     initial(z)     ∝ exp(initial_z)
 
 So states with similar vectors share what they learn, and many states need not mean many parameters. Any subset of the
@@ -28,6 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from undertow.kernels.chain.block_operators import PairSparse
 from undertow.kernels.chain.blocks import FAST, Blocks, offsets
@@ -48,6 +50,7 @@ class Embeddings(NamedTuple):
     arrive_bias: F32  # (Z,)
     emit: F32  # (Z, d)
     word: F32  # (V, d), words in the order of their blocks
+    affix: F32  # (A, d)
     word_bias: F32  # (V,)
     initial: F32  # (Z,)
 
@@ -80,10 +83,15 @@ class ChainLayout(NamedTuple):
     first_word: I64  # (G + 1,) block b has the words first_word[b] .. first_word[b + 1] - 1
     pair: NDArray[np.int32]  # (G, G) the number of a pair of blocks; -1: it has no matrix
     starts: I64  # (P + 1,) where the matrices begin
+    spelling: csr_array  # (V, A) how much each affix counts for a word
 
     @classmethod
     def of(
-        cls, words_per_block: NDArray[Any], states_per_block: NDArray[Any], seen: NDArray[np.bool_] | None = None
+        cls,
+        words_per_block: NDArray[Any],
+        states_per_block: NDArray[Any],
+        spelling: csr_array,
+        seen: NDArray[np.bool_] | None = None,
     ) -> ChainLayout:
         """With a matrix for the pairs marked in `seen` (G, G); None marks all."""
         G, sizes = len(words_per_block), np.asarray(states_per_block, dtype=np.int64)
@@ -91,7 +99,7 @@ class ChainLayout(NamedTuple):
         pair = np.full((G, G), -1, dtype=np.int32)
         pair[before, after] = np.arange(len(before))
         blocks = Blocks.of(np.repeat(np.arange(G), words_per_block), sizes)
-        return cls(blocks, offsets(words_per_block), pair, offsets(sizes[before] * sizes[after]))
+        return cls(blocks, offsets(words_per_block), pair, offsets(sizes[before] * sizes[after]), spelling)
 
     def data_of(self, run: tuple[int, int]) -> tuple[int, int]:
         """Where the matrices of a run of blocks begin and end."""
@@ -119,6 +127,7 @@ class Tables(NamedTuple):
     transition: PairSparse
     emission: F32
     next_block: F32  # (Z, G) p(b' | z), also for pairs that the transition does not have
+    word: F32  # (V, d) the vectors v of the words
 
 
 def chain_tables(weights: Embeddings, layout: ChainLayout, n_threads: int = 1) -> Tables:
@@ -128,6 +137,7 @@ def chain_tables(weights: Embeddings, layout: ChainLayout, n_threads: int = 1) -
     emission = np.empty(layout.blocks.starts[-1], dtype=np.float32)
     arrive, block, emit = (x * scale for x in (weights.arrive, weights.block, weights.emit))
     next_block = np.empty((weights.n_states, layout.blocks.n_blocks), dtype=np.float32)
+    word = weights.word + layout.spelling @ weights.affix
 
     def fill(run: tuple[int, int]) -> None:
         states = slice(first[run[0]], first[run[1]])
@@ -138,7 +148,7 @@ def chain_tables(weights: Embeddings, layout: ChainLayout, n_threads: int = 1) -
         _scale_pairs(data, next_block, first, *run, layout.pair, layout.starts)
         for b in range(*run):
             words, table = slice(layout.first_word[b], layout.first_word[b + 1]), _emission_of(emission, layout, b)
-            np.matmul(weights.word[words], emit[first[b] : first[b + 1]].T, out=table)
+            np.matmul(word[words], emit[first[b] : first[b + 1]].T, out=table)
             table += weights.word_bias[words, None]
             table -= table.max(axis=0)
             np.exp(table, out=table)
@@ -149,7 +159,7 @@ def chain_tables(weights: Embeddings, layout: ChainLayout, n_threads: int = 1) -
     none = np.zeros(weights.n_states, dtype=np.float32)
     initial = np.exp(weights.initial.astype(np.float64) - weights.initial.max())
     transition = PairSparse(first, layout.pair, layout.starts, data, none, none)
-    return Tables((initial / initial.sum()).astype(np.float32), transition, emission, next_block)
+    return Tables((initial / initial.sum()).astype(np.float32), transition, emission, next_block, word)
 
 
 class ExpectedCounts(NamedTuple):
@@ -177,7 +187,7 @@ def log_likelihood_gradient(
             rows, words = slice(first[b], first[b + 1]), slice(layout.first_word[b], layout.first_word[b + 1])
             n, p = _emission_of(counts.emission, layout, b), _emission_of(tables.emission, layout, b)
             part = (n - n.sum(axis=0) * p).astype(np.float32)
-            out.emit[rows] = scale * (part.T @ weights.word[words])
+            out.emit[rows] = scale * (part.T @ tables.word[words])
             out.word[words] = scale * (part @ weights.emit[rows])
             out.word_bias[words] = part.sum(axis=1)
         return residual[states].T @ leave[states], residual[states].sum(axis=0)
@@ -191,6 +201,7 @@ def log_likelihood_gradient(
         n_threads,
     ):
         pass
+    out.affix[:] = layout.spelling.T @ out.word
     out.initial[:] = counts.initial - counts.initial.sum() * tables.initial
     return out
 

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from undertow.engine import Engine, map_reduce
 from undertow.engine.blas import one_blas_thread
@@ -34,16 +35,16 @@ from undertow.kernels.chain.embeddings import (
     ChainLayout,
     Embeddings,
     ExpectedCounts,
-    Tables,
     chain_tables,
     log_likelihood_gradient,
 )
 from undertow.kernels.chain.sparse import BlockStats, block_statistics
-from undertow.kernels.types import F32, I64
+from undertow.kernels.types import F32, F64, I64
 from undertow.models.fitting import Iteration, perplexity_remark
 from undertow.models.hmm.em import Shard, em_iterations, mean_log_probability, split_chunks, unseen_mass
 from undertow.models.hmm.init import choose_blocks, initial_params
 from undertow.models.hmm.params import BlockParams, Params
+from undertow.models.hmm.spelling import affixes
 from undertow.text.corpus import Corpus
 from undertow.text.lag_counts import LagCounts
 
@@ -109,26 +110,26 @@ class WordOrder(NamedTuple):
     ids: I64  # (rows,) the word of each row
     row: NDArray[np.uint32]  # (V,) the row of each word; 0 for words that the text does not have
     per_block: I64  # (G,)
+    spelling: csr_array  # (rows, A) the affixes of each row
 
     @classmethod
-    def of(cls, word_block: NDArray[np.int32]) -> WordOrder:
+    def of(cls, word_block: NDArray[np.int32], words: Sequence[str]) -> WordOrder:
         ids = np.argsort(word_block, kind="stable")
         ids = ids[word_block[ids] >= 0]
         row = np.zeros(len(word_block), dtype=np.uint32)
         row[ids] = np.arange(len(ids))
-        return cls(ids, row, np.bincount(word_block[ids]))
+        return cls(ids, row, np.bincount(word_block[ids]), affixes([words[i] for i in ids.tolist()]))
+
+    def layout(self, sizes: I64, seen: NDArray[np.bool_] | None = None) -> ChainLayout:
+        """Of blocks with so many states each, and the pairs of blocks in `seen`; None: all."""
+        return ChainLayout.of(self.per_block, sizes, self.spelling, seen)
 
 
-def final_sizes(sizes: I64, n_states: int) -> I64:
-    """(G,) states of each block at the end: equal, or one more in the first; a block that begins with one keeps it."""
-    if sizes.sum() == n_states:
-        return sizes
-    many = np.flatnonzero(sizes > 1)
-    out = np.ones(len(sizes), dtype=np.int64)
-    rest = n_states - (len(sizes) - len(many))
-    out[many] = rest // len(many)
-    out[many[: rest % len(many)]] += 1
-    return out
+def final_sizes(sizes: I64, tokens: F64, n_states: int) -> I64:
+    """(G,) states of each block at the end: as the square root of its tokens; a block that begins with one keeps it."""
+    share = np.sqrt(np.where(sizes > 1, tokens, 0.0))
+    more = np.rint((n_states - len(sizes)) * np.cumsum(share) / max(share.sum(), 1e-300)).astype(np.int64)
+    return np.asarray(1 + np.diff(more, prepend=0))
 
 
 def split_states(state: EmbeddedState, sizes: I64, rng: np.random.Generator) -> EmbeddedState:
@@ -204,8 +205,7 @@ def _parts(shard: Shard, row: NDArray[np.uint32]) -> Iterator[Shard]:
 
 
 @one_blas_thread()
-def _statistics(tables: Tables, blocks: Blocks, shard: Shard) -> BlockStats:
-    initial, transition, emission, _ = tables
+def _statistics(initial: F32, transition: PairSparse, emission: F32, blocks: Blocks, shard: Shard) -> BlockStats:
     return block_statistics(shard.ids, shard.bounds, blocks, transition, initial, emission, np.float32)
 
 
@@ -239,14 +239,14 @@ def embedded_start(
         raise InputError("HMM: the text has too few words for two blocks: use parameterization='table'.")
     stats = map_reduce(partial(_table_statistics, params), [s for c in chunks for s in c], _add, engine=engine)
     blocks, word_counts = params.blocks, corpus.vocabulary.counts
-    order = WordOrder.of(blocks.word_block)
+    order = WordOrder.of(blocks.word_block, corpus.vocabulary.words)
     Z, V, d = blocks.n_states, len(order.ids), options.width
 
     def normal(n: int) -> F32:
         return rng.standard_normal((n, d), dtype=np.float32) / np.float32(math.sqrt(d))
 
     emission = stats.emission[_places(blocks, order)]
-    layout = ChainLayout.of(order.per_block, blocks.sizes)
+    layout = order.layout(blocks.sizes)
     tokens = np.zeros(Z)
     for b in range(blocks.n_blocks):
         low, high = layout.blocks.starts[layout.first_word[[b, b + 1]]]
@@ -260,13 +260,14 @@ def embedded_start(
         np.log(np.maximum(tokens, 0.01)).astype(np.float32),
         normal(Z),
         normal(V),
+        np.zeros((order.spelling.shape[1], d), dtype=np.float32),
         np.log(word_counts[order.ids]).astype(np.float32),
         np.log(stats.initial + 1e-3 * tokens / tokens.sum() + 1e-9).astype(np.float32),
     )
     state = EmbeddedState(0, blocks.word_block, blocks.first, weights, Adam.start(weights))
     for _ in range(IMITATION_DRAWS):
         state = _imitate(state, order, params.transition, stats, emission, options, rng, n_threads)
-    return split_states(state, final_sizes(blocks.sizes, options.n_states), rng)
+    return split_states(state, final_sizes(blocks.sizes, per_block, options.n_states), rng)
 
 
 def _table_statistics(params: BlockParams, shard: Shard) -> BlockStats:
@@ -293,10 +294,10 @@ def _imitate(
     """A few steps up Σ n log(probability) for the counts n of some of the states."""
     kept = draw_states(state.first, options.dropout, rng)
     first = np.searchsorted(kept, state.first)
-    layout = ChainLayout.of(order.per_block, np.diff(first), T.pair >= 0)
+    layout = order.layout(np.diff(first), T.pair >= 0)
     pairs = np.empty(layout.starts[-1], dtype=np.float32)
     _gather_pairs(stats.pairs, T.first, T.pair, T.starts, kept, first, layout.pair, layout.starts, pairs)
-    full = ChainLayout.of(order.per_block, np.diff(state.first))
+    full = order.layout(np.diff(state.first))
     some = [
         emission[full.blocks.starts[full.first_word[b]] : full.blocks.starts[full.first_word[b + 1]]]
         .reshape(order.per_block[b], -1)[:, kept[first[b] : first[b + 1]] - state.first[b]]
@@ -371,10 +372,10 @@ def gradient_step(
     n_threads: int,
 ) -> tuple[EmbeddedState, BlockStats]:
     """One step by the gradient of a batch under the kept states."""
-    layout = ChainLayout.of(order.per_block, np.diff(np.searchsorted(kept, state.first)), batch.seen)
+    layout = order.layout(np.diff(np.searchsorted(kept, state.first)), batch.seen)
     part = state.weights.of_states(kept)
     tables = chain_tables(part, layout, n_threads)
-    stats = map_reduce(partial(_statistics, tables, layout.blocks), batch.parts, _add, engine=engine)
+    stats = map_reduce(partial(_statistics, *tables[:3], layout.blocks), batch.parts, _add, engine=engine)
     counts = ExpectedCounts(stats.pairs, stats.emission, stats.initial)
     gradient = log_likelihood_gradient(part, layout, tables, counts, n_threads)
     whole = _scattered(gradient, state.weights, kept, 1 / stats.n_tokens)
@@ -382,10 +383,10 @@ def gradient_step(
     return state._replace(adam=adam), stats
 
 
-def as_params(state: EmbeddedState, unseen: float, n_threads: int = 1) -> BlockParams:
+def as_params(state: EmbeddedState, order: WordOrder, unseen: float, n_threads: int = 1) -> BlockParams:
     """The tables of all states; words that are not in the text are emitted by all alike, in total `unseen`."""
-    order, sizes = WordOrder.of(state.word_block), np.diff(state.first)
-    tables = chain_tables(state.weights, ChainLayout.of(order.per_block, sizes), n_threads)
+    sizes = np.diff(state.first)
+    tables = chain_tables(state.weights, order.layout(sizes), n_threads)
     blocks = Blocks.of(state.word_block, sizes)
     each = unseen / max(int((state.word_block < 0).sum()), 1)
     emission = np.full(blocks.starts[-1], each, dtype=np.float32)
@@ -403,7 +404,8 @@ def embedded_epochs(
     validation: Sequence[Shard] = (),
 ) -> Iterator[Iteration[Params]]:
     """Epochs over the batches in random order. The objective is the log-likelihood of a token with dropped states."""
-    order, unseen = WordOrder.of(state.word_block), unseen_mass(corpus.vocabulary.counts, options.smoothing)
+    order = WordOrder.of(state.word_block, corpus.vocabulary.words)
+    unseen = unseen_mass(corpus.vocabulary.counts, options.smoothing)
     batches = text_batches(corpus, options.batch_tokens, options.carry, order)
     n_steps = options.n_iter * len(batches)
     for epoch in range(state.n_done, options.n_iter):
@@ -414,7 +416,7 @@ def embedded_epochs(
             state, stats = gradient_step(state, order, batches[b], kept, rate, engine, n_threads)
             log_likelihood, n_tokens = log_likelihood + stats.log_likelihood, n_tokens + stats.n_tokens
         state = state._replace(n_done=epoch + 1)
-        params = as_params(state, unseen, n_threads)
+        params = as_params(state, order, unseen, n_threads)
         mean = log_likelihood / n_tokens
         held = mean_log_probability(params, validation, engine) if validation else None
         yield Iteration(mean, params, held, perplexity_remark(mean, held), partial(_same, state))
