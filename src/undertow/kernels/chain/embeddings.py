@@ -64,16 +64,13 @@ class Embeddings(NamedTuple):
 
     def of_states(self, kept: I64) -> Embeddings:
         """The weights of some of the states."""
-        return self._replace(
-            leave=self.leave[kept],
-            arrive=self.arrive[kept],
-            arrive_bias=self.arrive_bias[kept],
-            emit=self.emit[kept],
-            initial=self.initial[kept],
-        )
+        return self._replace(**{name: getattr(self, name)[kept] for name in OF_STATES})
 
     def zeros(self) -> Embeddings:
         return Embeddings(*(np.zeros_like(x) for x in self))
+
+
+OF_STATES = ("leave", "arrive", "arrive_bias", "emit", "initial")  # the fields with a row for each state
 
 
 class ChainLayout(NamedTuple):
@@ -329,15 +326,29 @@ def _arrive_gradient(
 
 @njit(cache=True, nogil=True, fastmath=FAST)
 def _adam(
-    weight: Any, gradient: Any, mean: Any, square: Any, rate: float, decay: float, bias_1: float, bias_2: float
+    weight: Any,
+    gradient: Any,
+    rows: Any,
+    mean: Any,
+    square: Any,
+    scale: float,
+    rate: float,
+    decay: float,
+    bias_1: float,
+    bias_2: float,
 ) -> None:
-    for i in range(len(weight)):
-        g = gradient[i]
-        m = np.float32(BETA_1) * mean[i] + np.float32(1 - BETA_1) * g
-        v = np.float32(BETA_2) * square[i] + np.float32(1 - BETA_2) * g * g
-        mean[i], square[i] = m, v
-        step = m * np.float32(bias_1) / (np.sqrt(v * np.float32(bias_2)) + np.float32(1e-8))
-        weight[i] += np.float32(rate) * (step - np.float32(decay) * weight[i])
+    """A step of all rows of the weights. The gradient has those of `rows`, which are sorted; the others have none."""
+    at = 0
+    for x in range(len(weight)):
+        has_gradient = at < len(rows) and rows[at] == x
+        for y in range(weight.shape[1]):
+            g = gradient[at, y] * np.float32(scale) if has_gradient else np.float32(0)
+            m = np.float32(BETA_1) * mean[x, y] + np.float32(1 - BETA_1) * g
+            v = np.float32(BETA_2) * square[x, y] + np.float32(1 - BETA_2) * g * g
+            mean[x, y], square[x, y] = m, v
+            step = m * np.float32(bias_1) / (np.sqrt(v * np.float32(bias_2)) + np.float32(1e-8))
+            weight[x, y] += np.float32(rate) * (step - np.float32(decay) * weight[x, y])
+        at += has_gradient
 
 
 class Adam(NamedTuple):
@@ -351,10 +362,28 @@ class Adam(NamedTuple):
     def start(cls, weights: Embeddings) -> Adam:
         return cls(0, weights.zeros(), weights.zeros())
 
-    def ascend(self, weights: Embeddings, gradient: Embeddings, rate: float, decay: float) -> Adam:
-        """Change the weights in place by one step up the gradient; only vectors, not biases, decay."""
+    def ascend(
+        self,
+        weights: Embeddings,
+        gradient: Embeddings,
+        kept: I64,
+        scale: float,
+        rate: float,
+        decay: float,
+        n_threads: int = 1,
+    ) -> Adam:
+        """Change the weights in place by one step up `scale` times the gradient; only vectors, not biases, decay.
+
+        The gradient is that of the kept states; the other states have none.
+        """
         n = self.n_steps + 1
         bias_1, bias_2 = 1 / (1 - BETA_1**n), 1 / (1 - BETA_2**n)
-        for w, g, m, v in zip(weights, gradient, self.mean, self.square, strict=True):
-            _adam(w.ravel(), g.ravel(), m.ravel(), v.ravel(), rate, decay if w.ndim > 1 else 0.0, bias_1, bias_2)
+
+        def step(field: int) -> None:
+            w, g, m, v = (x[field].reshape(len(x[field]), -1) for x in (weights, gradient, self.mean, self.square))
+            rows = kept if Embeddings._fields[field] in OF_STATES else np.arange(len(w))
+            _adam(w, g, rows, m, v, scale, rate, decay if weights[field].ndim > 1 else 0.0, bias_1, bias_2)
+
+        for _ in ordered_map(step, range(len(weights)), n_threads):
+            pass
         return self._replace(n_steps=n)

@@ -312,7 +312,7 @@ def _imitate(
         tables = chain_tables(part, layout, n_threads)
         again = counts._replace(pairs=pairs.copy())  # it is overwritten
         gradient = log_likelihood_gradient(part, layout, tables, again, n_threads)
-        adam = adam.ascend(weights, _scattered(gradient, weights, kept, 1 / max(n, 1.0)), RATE, DECAY)
+        adam = adam.ascend(weights, gradient, kept, 1 / max(n, 1.0), RATE, DECAY, n_threads)
     return state._replace(adam=adam)
 
 
@@ -342,18 +342,6 @@ def _gather_pairs(
                     e += 1
 
 
-def _scattered(gradient: Embeddings, weights: Embeddings, kept: I64, scale: float) -> Embeddings:
-    """The gradient of all states, zero for those that were dropped."""
-    out = []
-    for g, w in zip(gradient, weights, strict=True):
-        whole = g
-        if len(g) != len(w):
-            whole = np.zeros_like(w)
-            whole[kept] = g
-        out.append(whole * np.float32(scale))
-    return Embeddings(*out)
-
-
 # --- training -------------------------------------------------------------------------------------------
 
 
@@ -378,8 +366,7 @@ def gradient_step(
     stats = map_reduce(partial(_statistics, *tables[:3], layout.blocks), batch.parts, _add, engine=engine)
     counts = ExpectedCounts(stats.pairs, stats.emission, stats.initial)
     gradient = log_likelihood_gradient(part, layout, tables, counts, n_threads)
-    whole = _scattered(gradient, state.weights, kept, 1 / stats.n_tokens)
-    adam = state.adam.ascend(state.weights, whole, rate, DECAY)
+    adam = state.adam.ascend(state.weights, gradient, kept, 1 / stats.n_tokens, rate, DECAY, n_threads)
     return state._replace(adam=adam), stats
 
 
