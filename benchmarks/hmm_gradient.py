@@ -19,7 +19,7 @@ import bench
 from data import first, wikitext
 from undertow import HMM, Corpus
 from undertow.engine.blas import one_blas_thread
-from undertow.kernels.chain.embeddings import ChainLayout, ExpectedCounts, chain_tables, log_likelihood_gradient
+from undertow.kernels.chain.embeddings import ExpectedCounts, chain_tables, log_likelihood_gradient
 from undertow.kernels.chain.sparse import block_statistics
 from undertow.models.hmm import embedded
 
@@ -71,13 +71,15 @@ def measure(n_states: int, corpus: Corpus) -> str:
     model = HMM(n_states, n_blocks=256, parameterization="neural", batch_tokens=8192)
     settings = embedded.options_of(model, corpus)
     state = embedded.embedded_start(corpus, settings, rng, None, 1)
+    # blocks of equal size, as the rival pads all of them to the largest
+    state = embedded.split_states(state, np.full(settings.n_blocks, n_states // settings.n_blocks), rng)
     order = embedded.WordOrder.of(state.word_block, corpus.vocabulary.words)
     batch = embedded.text_batches(corpus, 8192, False, order)[0]
     kept = embedded.draw_states(state.first, settings.dropout, rng)
-    layout = ChainLayout.of(order.per_block, np.diff(np.searchsorted(kept, state.first)), batch.seen)
+    layout = order.layout(np.diff(np.searchsorted(kept, state.first)), batch.seen)
     part = state.weights.of_states(kept)
     made, tables = best(lambda: chain_tables(part, layout))
-    initial, T, emission, _ = tables
+    initial, T, emission, *_ = tables
     text = batch.parts[0]
     expected, stats = best(
         lambda: block_statistics(text.ids, text.bounds, layout.blocks, T, initial, emission, np.float32)
