@@ -27,6 +27,7 @@ from undertow.cli.common import (
 )
 from undertow.cli.count import one_kind, open_or_build, sibling
 from undertow.cli.reading_options import build_arguments, reading_options, reading_parameters
+from undertow.cli.signals import unsaved_work
 from undertow.errors import InputError
 from undertow.progress import Progress, ProgressFn
 
@@ -110,11 +111,15 @@ def fit_and_save(
         progress_bar() as progress,
         requested_engine(given) as engine,
         resumable_staging(out, WORK, "fitting") as staging,
+        unsaved_work() as finished,
     ):
         data = read(progress, engine, facts)
         progress(Progress("fit", 0, planned, unit))
         model.set_params(
-            callbacks=[lambda event: progress(Progress("fit", event.iteration, event.n_iter, unit, line(event)))]
+            callbacks=[
+                finished,
+                lambda event: progress(Progress("fit", event.iteration, event.n_iter, unit, line(event))),
+            ]
         )
         with interrupts_noticed() as interrupted:
             model.fit(data, engine=engine, checkpoint=Checkpoint(staging))
