@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections import Counter
 
@@ -107,6 +108,37 @@ def test_scores_are_the_language_models_times_the_look_ahead(lm, hmm: HMM) -> No
     one(prompt[:1], scores[:1])
     np.testing.assert_allclose(one(grown[1:2], torch.zeros(1, V))[0], second[1], rtol=1e-5)
     np.testing.assert_allclose(second[1], np.full(V, -np.log(V)), rtol=1e-5)  # it has its word: all are alike
+
+
+def test_scores_of_any_type_and_tokens_that_something_else_forbids(hmm: HMM) -> None:
+    processor = ConstraintLogitsProcessor(hmm, Phrase("7 7"), length=2)
+    scores = torch.randn(2, V)
+    found = processor(torch.tensor([[9, 8], [3, 3]]), scores)
+    assert (found.argmax(dim=1) == 7).all()
+    processor.reset()
+    half = processor(torch.tensor([[9, 8], [3, 3]]), scores.half().requires_grad_())
+    assert half.dtype == torch.float16 and not half.requires_grad
+    np.testing.assert_allclose(half[:, 7], found[:, 7], atol=1e-3)
+    processor.reset()
+    scores[1, 7] = -torch.inf
+    with pytest.raises(InputError, match="Text 2: the language model gives probability zero"):
+        processor(torch.tensor([[9, 8], [3, 3]]), scores)
+
+
+def test_hugging_face_finds_the_signature_ready(hmm: HMM) -> None:
+    processor = ConstraintLogitsProcessor(hmm, Contains("7"), length=3)
+    assert list(inspect.signature(processor.__call__).parameters) == ["input_ids", "scores"]
+
+
+def test_prompts_of_unequal_length(hmm: HMM) -> None:
+    """Padded on the left, the shorter one is as if alone."""
+    both = ConstraintLogitsProcessor(hmm, Contains("7"), length=3, pad_token_id=EOS)
+    ids = torch.tensor([[EOS, EOS, 9], [4, 9, 8], [EOS, EOS, 9], [EOS, EOS, EOS]])
+    found = both(ids, torch.zeros(4, V))
+    for row, prompt in zip(found, ([9], [4, 9, 8], [9], []), strict=True):
+        alone = ConstraintLogitsProcessor(hmm, Contains("7"), length=3)
+        given = torch.tensor([prompt], dtype=torch.long).reshape(1, len(prompt))
+        np.testing.assert_allclose(row, alone(given, torch.zeros(1, V))[0], rtol=1e-5)
 
 
 def test_a_processor_serves_several_prompts(lm, hmm: HMM) -> None:

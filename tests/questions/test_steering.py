@@ -10,7 +10,19 @@ from undertow import HMM
 from undertow.constraints import Contains, Length, Phrase, Without
 from undertow.errors import InputError
 from undertow.kernels.chain.blocks import Blocks
-from undertow.kernels.chain.steering import TILE, Ahead, Asked, Scratch, tiles_of, worth
+from undertow.kernels.chain.steering import (
+    LANES,
+    SPREAD,
+    TILE,
+    Ahead,
+    Asked,
+    Scratch,
+    features_after,
+    features_of,
+    reweigh,
+    tiles_of,
+    worth,
+)
 from undertow.questions.steering import Steering
 
 TEXT = [["the", "cat", "sat"], ["the", "dog", "ran", "on"], ["the", "cat", "ran"], ["on", "the", "dog"]] * 20
@@ -61,11 +73,12 @@ def test_the_worth_of_words_is_its_definition(n_words: int, seed: int) -> None:
     for i, w in np.ndindex(N, n_words):
         p = predicted[i] * (dense[:, w] if predicted[i] @ dense[:, w] > 0 else 1.0)
         truth[i, w] = p @ beta[step[states[i], classes[w]]] / p.sum()
-    ahead = Ahead(row_of, rows.astype(np.float32), log_scale)
+    ahead = Ahead.of(row_of, rows, log_scale)
     asked, scratch = Asked(classes, np.flatnonzero(classes), step), Scratch()
     chain = blocks, emission, tiles_of(blocks, emission)
     for texts in (np.arange(N), np.array([3, 1])):
         found, values, nothing = worth(chain, asked, ahead, predicted, states, texts, scratch)
+        values = values[:, chain[2].slots]
         assert (found == texts).all()
         assert (nothing == (truth[texts].max(axis=1) == 0)).all()
         largest = truth[texts].max(axis=1, keepdims=True)
@@ -83,9 +96,55 @@ def test_texts_to_which_the_next_word_does_not_matter_are_left_out() -> None:
         (0.0, [2]),
         (-1.0, [2, 3]),
     ):  # the flat look-ahead after state 2 is as large as after 0, or not
-        ahead = Ahead(np.array([0, 1, 2]), np.concatenate([rows, rows[:1]]), np.array([0.0, 0.0, scale]))
+        ahead = Ahead.of(np.array([0, 1, 2]), np.concatenate([rows, rows[:1]]), np.array([0.0, 0.0, scale]))
         found, _, _ = worth(chain, asked, ahead, predicted, states, np.arange(4), Scratch())
         assert found.tolist() == bound
+
+
+def test_a_transition_through_features_is_the_product_of_its_factors() -> None:
+    """More states than are spread at a time, a number of features that four does not divide, texts left as they are."""
+    rng = np.random.default_rng(0)
+    sizes = np.array([50, 60, 40])
+    Z, F = int(sizes.sum()), 6
+    assert Z > 2 * SPREAD
+    blocks = Blocks.of(np.array([0, 1, 2, 2, 1], dtype=np.int32), sizes)
+    emission = rng.random(int(blocks.starts[-1])).astype(np.float32)
+    R, ET = rng.dirichlet(np.ones(F), Z).astype(np.float32), rng.dirichlet(np.ones(Z), F).T.astype(np.float32)
+    predicted, words, texts = (
+        rng.dirichlet(np.ones(Z), 4).astype(np.float32),
+        np.array([0, 4, 2, 1]),
+        np.array([3, 1, 0]),
+    )
+    out = np.full_like(predicted, -1)
+    features_after(blocks, emission, features_of(R, ET), words, predicted, texts, Scratch().sums, out)
+    filtered = predicted * blocks.dense_emission(emission)[:, words].T
+    expected = filtered / filtered.sum(axis=1, keepdims=True) @ R @ ET.T
+    np.testing.assert_allclose(out[texts], expected[texts], rtol=1e-5)
+    assert (out[2] == -1).all()
+
+
+@pytest.mark.parametrize("n_tokens", [1, LANES - 1, 2 * LANES, 1000])
+def test_scores_are_multiplied_by_the_worth_and_normalized(n_tokens: int) -> None:
+    """Tokens in any order, some of them the same word, some impossible; rows without weights; huge scores."""
+    rng = np.random.default_rng(n_tokens)
+    scores = rng.normal(scale=20, size=(5, n_tokens)).astype(np.float32)
+    scores[0] += 1e4
+    scores[1, 1:] = -np.inf
+    values, slots = rng.random((2, 40)).astype(np.float32) ** 9, rng.integers(0, 40, n_tokens)
+    values[0, np.setdiff1d(np.arange(40), slots[:1])[::2]] = 0
+    texts = np.array([3, 0])
+    expected = scores.astype(float)
+    with np.errstate(divide="ignore"):
+        expected[texts] += np.log(values.astype(float))[:, slots]
+    expected -= expected.max(axis=1, keepdims=True)
+    expected -= np.log(np.exp(expected).sum(axis=1, keepdims=True))
+    out = np.empty_like(scores)
+    assert reweigh(scores, texts, values, slots, out) == -1
+    np.testing.assert_array_equal(np.isfinite(out), np.isfinite(expected))
+    np.testing.assert_allclose(np.exp(out), np.exp(expected), rtol=2e-3, atol=1e-7)  # float32 scores of 10,000
+    np.testing.assert_allclose(np.exp(out[1:]), np.exp(expected[1:]), rtol=1e-4, atol=1e-7)
+    scores[4] = -np.inf
+    assert reweigh(scores, texts, values, slots, out) == 4
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -127,11 +186,13 @@ def test_rows_that_were_not_kept_are_computed(models) -> None:
     model = models["dense"]
     steering = Steering(model.params_, model.vocabulary_, BOTH, 4)
     text = after(steering, model, ["the"], ["dog"])
-    expected, kept = steering.log_weights(text), steering.plan.table.kept
-    for r, (states, rows, scales) in list(kept.items()):
-        kept[r] = (states[:1], rows[:1], scales[:1])
+    expected = steering.log_weights(text)
+    assert 2 in steering.ahead
+    kept = steering.plan.table.kept
+    kept[2] = tuple(of[:1] for of in kept[2])
+    steering.ahead = steering._kept()
+    assert 2 not in steering.ahead and 1 in steering.ahead
     np.testing.assert_allclose(np.exp(steering.log_weights(text)), np.exp(expected), rtol=1e-5)
-    assert kept
 
 
 @pytest.mark.parametrize("name", MODELS)

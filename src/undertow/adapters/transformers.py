@@ -7,16 +7,16 @@ lm.generate(prompt, max_new_tokens=32, do_sample=True, logits_processor=[process
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from undertow.constraints.kinds import Constraint
-from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError, missing_extra, short
-from undertow.questions.steering import Hypotheses, Steering, Worth
+from undertow.questions.steering import Hypotheses, Steering
 
 try:
     import torch
@@ -71,9 +71,8 @@ class ConstraintLogitsProcessor(LogitsProcessor):  # type: ignore[misc,unused-ig
         if isinstance(length, bool) or not isinstance(length, int | np.integer) or length < 1:
             raise InputError(f"length={short(length)} must be a whole number of tokens, at least 1.")
         vocabulary = model.vocabulary_
-        self.words = None if words is None else vocabulary.encode(words).astype(np.int64)
-        self._columns: slice | NDArray[np.int64] | None = None  # of the HMM's words that are those of the tokens
         self._vocabulary, self._pad = vocabulary, pad_token_id
+        self._named = words is not None
         end_word = None
         if eos_token_id is not None:
             spelled = str(eos_token_id) if words is None else words[eos_token_id]
@@ -83,16 +82,15 @@ class ConstraintLogitsProcessor(LogitsProcessor):  # type: ignore[misc,unused-ig
                     "was distilled from end with it, or leave out eos_token_id."
                 )
             end_word = vocabulary.id(spelled)
-        with one_blas_thread():
-            self.steering = Steering(model.params_, vocabulary, constraint, int(length), end_word)
-        self._known: dict[bytes, int] = {}  # the texts so far, and their rows in
+        self.steering = Steering(model.params_, vocabulary, constraint, int(length), end_word)
+        self._name_tokens(map(str, range(len(vocabulary) - 1)) if words is None else words)
+        self._read: NDArray[Any] | None = None  # (n, tokens) the texts so far, and what is known of each:
         self._hypotheses: Hypotheses | None = None
 
     def reset(self) -> None:
         """Forget all hypotheses; needed only before a prompt that continues the last text by one token."""
-        self._known, self._hypotheses = {}, None
+        self._read = self._hypotheses = None
 
-    @torch.no_grad()  # type: ignore[untyped-decorator,unused-ignore]
     def __call__(self, input_ids: Any, scores: Any) -> Any:
         """Normalized scores of the next token.
 
@@ -111,63 +109,72 @@ class ConstraintLogitsProcessor(LogitsProcessor):  # type: ignore[misc,unused-ig
         Raises
         ------
         InputError
-            If more tokens are asked for than `length`.
+            If more tokens are asked for than `length`, or no token is possible.
         """
-        ids = np.ascontiguousarray(input_ids.detach().cpu().numpy())
-        if self.words is None:
-            self.words = self._vocabulary.encode(map(str, range(scores.shape[1]))).astype(np.int64)
-        if self._columns is None:
-            self._columns = _as_slice(self.words)
-        if len(self.words) != scores.shape[1]:
+        n_tokens = scores.shape[1]
+        if len(self._words) != n_tokens:
+            if self._named:
+                raise InputError(
+                    f"The language model has {n_tokens:,} tokens and `words` names {len(self._words):,}: name each."
+                )
+            self._name_tokens(map(str, range(n_tokens)))
+        now = self._follow(input_ids.cpu().numpy())
+        given = scores.detach().to("cpu", torch.float32).contiguous()
+        out = torch.empty_like(given)
+        dead = self.steering.reweigh(now, given.numpy(), self._slots, out.numpy())
+        if dead >= 0:
             raise InputError(
-                f"The language model has {scores.shape[1]:,} tokens and `words` names {len(self.words):,}: name each."
+                f"Text {dead + 1}: the language model gives probability zero to every token that the "
+                "constraint allows: remove what forbids tokens before this processor, such as bad_words_ids."
             )
-        keys = [row.tobytes() for row in ids]
-        with one_blas_thread():
-            texts, values = self._worth(ids, keys)
-        if len(texts):
-            logs = torch.from_numpy(values[:, self._columns]).to(scores.device).log_().to(scores.dtype)
-            if len(texts) == len(keys):  # no two rows are equal, and no constraint holds for good yet
-                scores = logs.add_(scores)
-            else:
-                place = dict(zip(texts.tolist(), range(len(texts)), strict=True))
-                rows = [(i, place[n]) for i, key in enumerate(keys) if (n := self._known[key]) in place]
-                to, of = torch.tensor(rows, device=scores.device).T
-                scores = scores.index_add(0, to, logs[of])
-        return torch.log_softmax(scores, dim=-1)
+        return out.to(scores.device, scores.dtype)
 
-    def _worth(self, ids: NDArray[Any], keys: list[bytes]) -> Worth:
-        """What the next token is worth to each hypothesis; equal ones are computed once."""
-        assert self.words is not None
-        rows = {key: i for i, key in enumerate(keys)}
-        distinct = list(rows.values())
-        parents = [row[:-1].tobytes() for row in ids[distinct]]
-        if self._hypotheses is not None and all(parent in self._known for parent in parents):
-            before = self._hypotheses.take([self._known[parent] for parent in parents])
+    def _name_tokens(self, words: Iterable[str]) -> None:
+        """Say which word of the HMM each token is."""
+        self._words = self._vocabulary.encode(words).astype(np.int64)
+        self._slots = self.steering.tiles.slots[self._words]
+
+    def _follow(self, ids: NDArray[Any]) -> Hypotheses:
+        """What is known of each text, from what was known of it without its last token, or of its prompt."""
+        before = self._parents(ids[:, :-1])
+        if before is None:
+            now = self._started(ids)
+        else:
             if before.n_written + 1 >= self.steering.length:
                 raise InputError(
                     f"More than length={self.steering.length} tokens are asked for: call generate with "
                     "max_new_tokens=length, or reset() the processor before a prompt that continues the last text."
                 )
-            now = self.steering.advance(before, self.words[ids[distinct, -1]])
-        else:
-            now = self.steering.start([self._prompt(ids[i]) for i in distinct])
-        self._hypotheses, self._known = now, {key: n for n, key in enumerate(rows)}
-        return self.steering.worth(now)
+            now = self.steering.advance(before, self._words[ids[:, -1]])
+        self._hypotheses, self._read = now, ids.copy()
+        return now
+
+    def _parents(self, texts: NDArray[Any]) -> Hypotheses | None:
+        """What is known of these texts; None unless all of them have been read."""
+        read, known = self._read, self._hypotheses
+        if read is None or known is None or read.shape[1] != texts.shape[1]:
+            return None
+        if read.shape == texts.shape and (read == texts).all():  # all but beams, which are reordered
+            return known
+        row_of = {row.tobytes(): i for i, row in enumerate(read)}
+        rows = [row_of.get(row.tobytes(), -1) for row in texts]
+        return None if -1 in rows else known.take(rows)
+
+    def _started(self, ids: NDArray[Any]) -> Hypotheses:
+        """What is known of prompts; equal ones are read once."""
+        rows = {row.tobytes(): i for i, row in enumerate(ids)}
+        place = {text: k for k, text in enumerate(rows)}
+        started = self.steering.start([self._prompt(ids[i]) for i in rows.values()])
+        return started if len(rows) == len(ids) else started.take([place[row.tobytes()] for row in ids])
 
     def _prompt(self, ids: NDArray[Any]) -> NDArray[np.int64]:
-        assert self.words is not None
         if self._pad is not None:
             others = np.flatnonzero(ids != self._pad)
             ids = ids[others[0] :] if len(others) else ids[:0]
-        return np.asarray(self.words[ids])
+        return np.asarray(self._words[ids])
 
 
-def _as_slice(words: NDArray[np.int64]) -> slice | NDArray[np.int64]:
-    """Consecutive words as a slice, which copies nothing."""
-    first = int(words[0]) if len(words) else 0
-    run = np.array_equal(words, np.arange(first, first + len(words)))
-    return slice(first, first + len(words)) if run else words
-
+# Hugging Face inspects the signature of each processor before each token: this is what it finds, ready
+ConstraintLogitsProcessor.__call__.__signature__ = signature(ConstraintLogitsProcessor.__call__)  # type: ignore[attr-defined]
 
 __all__ = ["ConstraintLogitsProcessor"]

@@ -12,6 +12,7 @@ import click
 from undertow.cli.common import jobs_option, json_option, overwrite_option, progress_bar, show
 from undertow.cli.count import one_kind, open_or_build
 from undertow.cli.reading_options import reading_options
+from undertow.cli.signals import unsaved_work
 from undertow.errors import InputError
 from undertow.progress import Progress
 
@@ -47,7 +48,7 @@ def command(**given: Any) -> None:
     if out != "-":
         check_file_target(Path(out), overwrite=given["overwrite"])
     facts: dict[str, Any] = {"paths": out}
-    with progress_bar() as progress:
+    with progress_bar() as progress, unsaved_work() as finished:
         counts = _counts(given, progress, facts)
         progress(Progress("clusters", 0, iterations, "pass"))
         model = WordClusters(
@@ -55,7 +56,7 @@ def command(**given: Any) -> None:
             n_iter=iterations,
             init="frequency" if seed is None else "random",
             random_state=seed,
-            callbacks=[lambda event: progress(_progress(event))],
+            callbacks=[finished, lambda event: progress(_progress(event))],
         ).fit(counts)
     if out == "-":
         sys.stdout.buffer.writelines(model.path_lines())

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from undertow.cli.compiling import say_when_compiling, signal_answered
+from undertow.cli.compiling import say_when_compiling
+from undertow.cli.signals import ends_in_its_own_way, signal_answered
 from undertow.progress import Progress, ProgressFn
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def requested_engine(given: dict[str, Any]) -> Iterator[Engine | None]:
     from undertow.engine import open_engine
 
     spec = "dask" if dask == "local" else dask
-    with open_engine(spec, given["jobs"], **keys) as engine:
+    with ends_in_its_own_way(), open_engine(spec, given["jobs"], **keys) as engine:  # the workers must be told
         yield engine
 
 

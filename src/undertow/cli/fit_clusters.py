@@ -8,7 +8,6 @@ import click
 
 from undertow.cli.count import one_kind
 from undertow.cli.fitting import Options, fit_and_save, model_options, open_or_read, size_of, text_options
-from undertow.results.word_clusters import WordClusters  # not late: --help shows its defaults
 
 OPTIONS: Options = {
     "--clusters": ("n_clusters", click.IntRange(1), "Number of clusters."),
@@ -21,7 +20,7 @@ OPTIONS: Options = {
 @click.command()
 @click.argument("inputs", nargs=-1, required=True)
 @click.option("-o", "--out", required=True, type=click.Path(), help="Model directory to write.")
-@model_options(WordClusters, OPTIONS)
+@model_options("WordClusters", OPTIONS)
 @text_options
 def command(**given: Any) -> None:
     """Cluster words by their neighbors and save the clusters as a model, for `undertow tag train --model`.
@@ -30,6 +29,8 @@ def command(**given: Any) -> None:
     `undertow clusters` writes the same clusters as lines of text. Ctrl-C keeps the last finished pass and saves it;
     after a kill the same command goes on.
     """
+    from undertow import WordClusters
+
     model = WordClusters(n_jobs=given["jobs"], **{parameter: given[parameter] for parameter, _, _ in OPTIONS.values()})
 
     def read(progress: Any, engine: Any, facts: dict[str, Any]) -> Any:

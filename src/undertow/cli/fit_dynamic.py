@@ -8,7 +8,6 @@ import click
 
 from undertow.cli.common import jobs_option, json_option, kind_options, overwrite_option, time_range
 from undertow.cli.fitting import Options, fit_and_save, model_options
-from undertow.models.dynamic.model import DynamicEmbedding  # not late: --help shows its defaults
 
 OPTIONS: Options = {
     "--dim": ("dim", click.IntRange(1), "Dimensions of the map: 2 to look at, 5 to 10 to predict."),
@@ -29,7 +28,7 @@ OPTIONS: Options = {
 @click.command()
 @click.argument("events", type=click.Path())
 @click.option("-o", "--out", required=True, type=click.Path(), help="Model directory to write.")
-@model_options(DynamicEmbedding, OPTIONS)
+@model_options("DynamicEmbedding", OPTIONS)
 @kind_options
 @jobs_option
 @overwrite_option
@@ -40,6 +39,7 @@ def command(**given: Any) -> None:
     EVENTS is a CSV, TSV or JSON lines file of (time, row, column, count), such as `undertow events` writes. Ctrl-C
     keeps the last finished iteration and saves it; after a kill the same command goes on.
     """
+    from undertow import DynamicEmbedding
     from undertow.text.events import Events, check_kinds
 
     settings = {parameter: given[parameter] for parameter, _, _ in OPTIONS.values()}

@@ -7,7 +7,6 @@ from typing import Any
 import click
 
 from undertow.cli.fitting import Options, fit_and_save, model_options, open_or_read, size_of, text_options
-from undertow.models.factorial.model import FactorialHMM  # not late: --help shows its defaults
 
 OPTIONS: Options = {
     "--layers": ("n_layers", click.IntRange(1), "Number of hidden chains."),
@@ -27,7 +26,7 @@ OPTIONS: Options = {
 @click.command()
 @click.argument("inputs", nargs=-1, required=True)
 @click.option("-o", "--out", required=True, type=click.Path(), help="Model directory to write.")
-@model_options(FactorialHMM, OPTIONS)
+@model_options("FactorialHMM", OPTIONS)
 @text_options
 def command(**given: Any) -> None:
     """Fit a factorial hidden Markov model by EM and save it.
@@ -35,6 +34,8 @@ def command(**given: Any) -> None:
     INPUTS is one corpus directory, or text files, from which a corpus is built beside the model. Ctrl-C during the fit
     keeps the last finished pass and saves it; after a kill the same command goes on.
     """
+    from undertow import FactorialHMM
+
     model = FactorialHMM(n_jobs=given["jobs"], **{parameter: given[parameter] for parameter, _, _ in OPTIONS.values()})
 
     def report(corpus: Any) -> dict[str, Any]:

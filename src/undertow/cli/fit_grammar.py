@@ -16,18 +16,14 @@ from undertow.cli.fitting import (
     size_of,
     text_options,
 )
-from undertow.models.grammar.init import INITS, LEANS
-from undertow.models.grammar.model import (
-    Grammar,
-)  # not late: --help shows its defaults, and they are written there alone
 
 OPTIONS: Options = {
     "--nonterminals": ("n_nonterminals", click.IntRange(1), "Number of nonterminals (symbols of phrases)."),
     "--preterminals": ("n_preterminals", click.IntRange(1), "Number of preterminals (symbols of words)."),
     "--rank": ("rank", click.IntRange(1), "Number of features between a symbol and its children."),
-    "--init": ("init", click.Choice(["auto", *INITS]), "Initialization of EM."),
+    "--init": ("init", click.Choice(["auto", "agreement", "chain", "clusters", "random"]), "Initialization of EM."),
     "--restarts": ("n_restarts", click.IntRange(1), "Number of random starts; by default 5 for agreement, else 1."),
-    "--lean": ("lean", click.Choice(LEANS), "The side to which the first trees branch."),
+    "--lean": ("lean", click.Choice(["right", "left", "none"]), "The side to which the first trees branch."),
     "--iterations": ("n_iter", click.IntRange(1), "Passes over the text."),
     "--chunks": ("n_chunks", click.IntRange(1), "Parts of the text; parameters are updated after each."),
     "--smoothing": ("smoothing", float, "Multiplies all pseudo-counts; 0 is maximum likelihood."),
@@ -40,7 +36,7 @@ OPTIONS: Options = {
 @click.command()
 @click.argument("inputs", nargs=-1, required=True)
 @click.option("-o", "--out", required=True, type=click.Path(), help="Model directory to write.")
-@model_options(Grammar, OPTIONS)
+@model_options("Grammar", OPTIONS)
 @text_options
 def command(**given: Any) -> None:
     """Fit a probabilistic context-free grammar by EM and save it.
@@ -48,6 +44,8 @@ def command(**given: Any) -> None:
     INPUTS is one corpus directory, or text files, from which a corpus is built beside the model. Ctrl-C during the fit
     keeps the last finished pass and saves it; after a kill the same command goes on.
     """
+    from undertow import Grammar
+
     model = Grammar(n_jobs=given["jobs"], **{parameter: given[parameter] for parameter, _, _ in OPTIONS.values()})
 
     def report(corpus: Any) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from undertow.cli.fitting import (
     size_of,
     text_options,
 )
-from undertow.models.hmm.model import HMM  # not late: --help shows its defaults, and they are written there alone
 
 OPTIONS: Options = {
     "--states": ("n_states", click.IntRange(1), "Number of hidden states."),
@@ -45,7 +44,7 @@ OPTIONS: Options = {
 @click.command()
 @click.argument("inputs", nargs=-1, required=True)
 @click.option("-o", "--out", required=True, type=click.Path(), help="Model directory to write.")
-@model_options(HMM, OPTIONS)
+@model_options("HMM", OPTIONS)
 @text_options
 def command(**given: Any) -> None:
     """Fit a hidden Markov model by EM and save it.
@@ -56,6 +55,8 @@ def command(**given: Any) -> None:
     Two million tokens take about 20 minutes of processor time with the default 6,144 states. Fewer states, such as
     --states 1024, are a good size for a first look.
     """
+    from undertow import HMM
+
     model = HMM(n_jobs=given["jobs"], **{parameter: given[parameter] for parameter, _, _ in OPTIONS.values()})
 
     def report(corpus: Any) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from undertow.cli.fitting import (
     text_options,
 )
 from undertow.errors import InputError
-from undertow.models.lds.model import LDS  # not late: --help shows its defaults, and they are written there alone
 from undertow.progress import ProgressFn
 
 OPTIONS: Options = {
@@ -36,7 +35,7 @@ OPTIONS: Options = {
 @click.command()
 @click.argument("inputs", nargs=-1, required=True)
 @click.option("-o", "--out", required=True, type=click.Path(), help="Model directory to write.")
-@model_options(LDS, OPTIONS)
+@model_options("LDS", OPTIONS)
 @click.option("--memory", type=Size(), default="4G", show_default=True, help="Memory limit while counting.")
 @text_options
 def command(**given: Any) -> None:
@@ -46,6 +45,8 @@ def command(**given: Any) -> None:
     or text files, from which both are built. Ctrl-C during the fit keeps the last finished iteration and saves it;
     after a kill the same command goes on.
     """
+    from undertow import LDS
+
     model = LDS(n_jobs=given["jobs"], **{parameter: given[parameter] for parameter, _, _ in OPTIONS.values()})
     planned = model.n_iter + model.n_full
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import math
 import os
@@ -14,6 +15,7 @@ from typing import Any, TypeVar
 
 import click
 
+import undertow
 from undertow.cli.common import (
     dask_options,
     jobs_option,
@@ -25,6 +27,7 @@ from undertow.cli.common import (
 )
 from undertow.cli.count import one_kind, open_or_build, sibling
 from undertow.cli.reading_options import build_arguments, reading_options, reading_parameters
+from undertow.cli.signals import unsaved_work
 from undertow.errors import InputError
 from undertow.progress import Progress, ProgressFn
 
@@ -33,9 +36,9 @@ WORK = re.compile(r"[a-z-]+-[0-9a-f]{24}")  # names of checkpoints in the stagin
 Options = dict[str, tuple[str, Any, str]]  # option -> parameter of the model, type, help
 
 
-def model_options(model: Any, options: Options) -> Callable[[F], F]:
-    """One option per parameter, with the model's default."""
-    defaults = model.param_defaults()
+def model_options(model: str, options: Options) -> Callable[[F], F]:
+    """One option per parameter, with the default of the model, a class that the package names."""
+    defaults = written_defaults(model)
 
     def add(f: F) -> F:
         for option, (parameter, type_, text) in reversed(options.items()):
@@ -47,6 +50,18 @@ def model_options(model: Any, options: Options) -> Callable[[F], F]:
         return f
 
     return add
+
+
+def written_defaults(model: str) -> dict[str, Any]:
+    """The defaults of a model's constructor as its source has them: importing it would make --help wait for SciPy."""
+    module, name = undertow._WHERE[model]
+    source = Path(undertow.__file__).parent.joinpath(*module.split(".")[1:]).with_suffix(".py")
+    tree = ast.parse(source.read_text(encoding="utf-8"))
+    [body] = [node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name]
+    [init] = [node.args for node in body if isinstance(node, ast.FunctionDef) and node.name == "__init__"]
+    arguments = [*init.args[len(init.args) - len(init.defaults) :], *init.kwonlyargs]
+    values = [*init.defaults, *init.kw_defaults]
+    return {a.arg: ast.literal_eval(v) for a, v in zip(arguments, values, strict=True) if v is not None}
 
 
 def text_options(f: F) -> F:
@@ -96,11 +111,15 @@ def fit_and_save(
         progress_bar() as progress,
         requested_engine(given) as engine,
         resumable_staging(out, WORK, "fitting") as staging,
+        unsaved_work() as finished,
     ):
         data = read(progress, engine, facts)
         progress(Progress("fit", 0, planned, unit))
         model.set_params(
-            callbacks=[lambda event: progress(Progress("fit", event.iteration, event.n_iter, unit, line(event)))]
+            callbacks=[
+                finished,
+                lambda event: progress(Progress("fit", event.iteration, event.n_iter, unit, line(event))),
+            ]
         )
         with interrupts_noticed() as interrupted:
             model.fit(data, engine=engine, checkpoint=Checkpoint(staging))

@@ -15,9 +15,9 @@ from typing import Any
 import click
 
 from undertow import __version__
-from undertow.cli.common import plain_warnings, reuse_said
-from undertow.cli.compiling import signal_answered, signals_answered_while_compiling
+from undertow.cli.common import plain_warnings, reuse_said, say
 from undertow.cli.lazy import LazyGroup
+from undertow.cli.signals import signal_answered, signals_answered
 from undertow.errors import LONGEST, UndertowError, cut
 
 TERMINATED = 128 + signal.SIGTERM  # a shell reports this exit code for a process that SIGTERM ended
@@ -61,7 +61,7 @@ def main(args: Sequence[str] | None = None) -> None:
     """Entry point: exit codes 0, 1 (failed), 2 (bad usage), 143 (SIGTERM); an error is one sentence on stderr."""
     with _sigterm_like_ctrl_c() as is_terminated:
         if threading.current_thread() is threading.main_thread():
-            with signals_answered_while_compiling(lambda number: _interrupted(number == signal.SIGTERM)):
+            with signals_answered(lambda number: _interrupted(number == signal.SIGTERM), _say_what_is_kept):
                 _main(args, is_terminated)
         else:
             _main(args, is_terminated)
@@ -108,6 +108,11 @@ def _main(args: Sequence[str] | None, is_terminated: Callable[[], bool]) -> None
 def _interrupted(terminated: bool) -> None:
     what, code = ("Terminated", TERMINATED) if terminated else ("Interrupted", 1)
     _fail(f"{what}; finished work is kept if the command is resumable: run it again to continue.", code)
+
+
+def _say_what_is_kept(number: int) -> None:
+    what = "Terminated" if number == signal.SIGTERM else "Interrupted"
+    say(f"{what}; what is finished is kept and saved as soon as the step that is running ends …")
 
 
 def _one_line(e: object) -> str:

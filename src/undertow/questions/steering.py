@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from undertow.constraints.automaton import Automaton
 from undertow.constraints.kinds import Constraint
+from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError
 from undertow.kernels.chain import steering as kernel
 from undertow.kernels.chain.automaton import look
@@ -22,7 +23,6 @@ from undertow.kernels.chain.block_operators import BlockLowRank
 from undertow.kernels.chain.blocks import Blocks
 from undertow.kernels.types import F32, I64
 from undertow.models.hmm.params import BlockParams, Params
-from undertow.models.hmm.queries import state_after
 from undertow.questions.lookahead import Lengths, Plan, compiled, planned
 from undertow.text.vocabulary import Vocabulary
 
@@ -42,7 +42,7 @@ class Worth(NamedTuple):
     """What the next word is worth to the constraint of some texts; to the others all words are worth the same."""
 
     texts: I64  # (n,) their places among the hypotheses
-    values: F32  # (n, V) p(constraint | text, next word), each row up to a factor
+    values: F32  # (n, slots) p(constraint | text, next word), each row up to a factor, in the order of the tiles
 
 
 class Steering:
@@ -56,19 +56,30 @@ class Steering:
             classes, automaton = ended(classes, automaton, end_word)
         ones = np.ones(params.n_states, dtype=params.initial.dtype)
         self.length = length
-        self.plan: Plan = planned(params, classes, automaton, Lengths(length, length), ones)
+        with one_blas_thread():
+            self.plan: Plan = planned(params, classes, automaton, Lengths(length, length), ones)
         self.possible = _possible(automaton, length)
         if not self.possible[length][0]:
             raise InputError(f"No text of {length} tokens satisfies {constraint!r}: allow more, or ask for less.")
         self.settled = _settled(automaton)
         self.blocks, self.emission = _blocks(params)
-        self.chain = self.blocks, self.emission, kernel.tiles_of(self.blocks, self.emission)
+        self.tiles = kernel.tiles_of(self.blocks, self.emission)
+        self.chain = self.blocks, self.emission, self.tiles
+        T = params.transition
+        self.features = kernel.features_of(T.R, T.ET) if isinstance(T, BlockLowRank) else None
         self.scratch = kernel.Scratch()
         self.asked = kernel.Asked(classes, np.flatnonzero(classes > 0), automaton.step)
+        self.ahead = self._kept()
 
     def start(self, prompts: Sequence[I64]) -> Hypotheses:
         """Hypotheses after prompts of word ids."""
-        predicted = np.stack([np.asarray(state_after(self.plan.params, ids), np.float32) for ids in prompts])
+        predicted = np.empty((len(prompts), self.plan.params.n_states), dtype=np.float32)
+        predicted[:] = self.plan.params.initial
+        lengths = np.array([len(ids) for ids in prompts])
+        for t in range(int(lengths.max())):
+            here = np.flatnonzero(lengths > t)
+            words = np.array([ids[min(t, len(ids) - 1)] if len(ids) else 0 for ids in prompts], dtype=np.int64)
+            predicted = self._predict(words, predicted, here)
         return Hypotheses(predicted, np.zeros(len(prompts), dtype=np.int64), 0)
 
     def advance(self, hypotheses: Hypotheses, words: Sequence[int] | I64) -> Hypotheses:
@@ -77,11 +88,8 @@ class Steering:
         states = self.asked.step[hypotheses.states, self.asked.classes[words]]
         open_ = np.flatnonzero(~self.settled[states])
         predicted = hypotheses.predicted
-        if len(open_) == len(states):
-            predicted = self._predict(words, predicted)
-        elif len(open_):
-            predicted = predicted.copy()
-            predicted[open_] = self._predict(words[open_], predicted[open_])
+        if len(open_):
+            predicted = self._predict(words, predicted, open_)
         return Hypotheses(predicted, states, hypotheses.n_written + 1)
 
     def worth(self, hypotheses: Hypotheses) -> Worth:
@@ -90,49 +98,63 @@ class Steering:
         r = self.length - 1 - n_written
         open_ = np.flatnonzero(~self.settled[states])
         if not len(open_):
-            return Worth(open_, np.empty((0, len(self.asked.classes)), dtype=np.float32))
-        ahead = self._look(r, states[open_])
+            return Worth(open_, np.empty((0, self.tiles.n_slots), dtype=np.float32))
+        ahead = self.ahead[r] if r in self.ahead else self._look(r, states[open_])
         texts, values, nothing = kernel.worth(self.chain, self.asked, ahead, predicted, states, open_, self.scratch)
         for i in np.flatnonzero(nothing).tolist():
-            values[i] = self._by_automaton(int(states[texts[i]]), r)
+            values[i, self.tiles.slots] = self._by_automaton(int(states[texts[i]]), r)
         return Worth(texts, values)
+
+    def reweigh(self, hypotheses: Hypotheses, scores: F32, slots: I64, out: F32) -> int:
+        """Log-probabilities of the next token under scores of a language model, whose tokens have `slots`.
+
+        They are written to `out`; the first row in which no token is possible is returned, or −1.
+        """
+        return kernel.reweigh(scores, *self.worth(hypotheses), slots, out)
 
     def log_weights(self, hypotheses: Hypotheses) -> F32:
         """(n, V) log p(constraint | text, next word), each row up to a constant."""
         texts, values = self.worth(hypotheses)
         out = np.zeros((len(hypotheses.states), len(self.asked.classes)), dtype=np.float32)
         with np.errstate(divide="ignore"):
-            out[texts] = np.log(values)
+            out[texts] = np.log(values[:, self.tiles.slots])
         return out
 
-    def _predict(self, words: I64, predicted: F32) -> F32:
-        """(n, Z) distributions of the next state from those of this one, given its word."""
+    def _predict(self, words: I64, predicted: F32, texts: I64) -> F32:
+        """(n, Z) distributions of the next state from those of this one given its word, in some texts."""
         params, T = self.plan.params, self.plan.params.transition
-        if isinstance(T, BlockLowRank):
-            features = np.empty((len(words), T.R.shape[1]), dtype=np.float32)
-            kernel.features_after(self.blocks, self.emission, T.R, words, predicted, features)
-            return np.asarray(features @ T.ET.T)
-        out = np.empty(predicted.shape, dtype=np.float32)
-        if isinstance(params, BlockParams):
-            kernel.states_after(self.blocks, self.emission, T, words, predicted, out)
-            return out
-        kernel.condition_all(self.blocks, self.emission, words, predicted, out)
-        return np.ascontiguousarray(T.push(out), dtype=np.float32)
+        out = np.empty_like(predicted) if len(texts) == len(predicted) else predicted.copy()
+        if self.features is not None:
+            given = self.blocks, self.emission, self.features, words, predicted, texts
+            kernel.features_after(*given, self.scratch.sums, out)
+        elif isinstance(params, BlockParams):
+            kernel.states_after(self.blocks, self.emission, T, words, predicted, texts, out)
+        else:
+            kernel.condition_all(self.blocks, self.emission, words, predicted, texts, out)
+            with one_blas_thread():
+                out[texts] = T.push(out[texts])
+        return out
+
+    def _kept(self) -> dict[int, kernel.Ahead]:
+        """By the number r of tokens to come, the look-ahead where it was kept for all that a text can come to."""
+        out, here = {}, np.zeros(1, dtype=np.int64)
+        for r in range(self.length - 1, -1, -1):
+            here = np.unique(self.asked.step[here])
+            states, rows, log_scale = self.plan.table.kept.get(r, (here[:0], None, None))
+            if np.isin(here, states).all():
+                out[r] = self._placed(states, rows, log_scale)
+        return out
 
     def _look(self, r: int, states: I64) -> kernel.Ahead:
         """β with r tokens to come, of all states that can follow some states of the automaton."""
-        table, after = self.plan.table, self.asked.step[states]
-        if r in table.kept:
-            ahead = self._placed(*table.kept[r])
-            if (ahead.row_of[after] >= 0).all():
-                return ahead
-        known = np.unique(after)
-        return self._placed(known, *look(table, r, known))
+        known = np.unique(self.asked.step[states])
+        with one_blas_thread():
+            return self._placed(known, *look(self.plan.table, r, known))
 
-    def _placed(self, states: I64, rows: NDArray[Any], log_scale: NDArray[Any]) -> kernel.Ahead:
+    def _placed(self, states: I64, rows: Any, log_scale: Any) -> kernel.Ahead:
         row_of = np.full(len(self.asked.step), -1)
         row_of[states] = np.arange(len(states))
-        return kernel.Ahead(row_of, np.ascontiguousarray(rows, dtype=np.float32), log_scale)
+        return kernel.Ahead.of(row_of, rows, log_scale)
 
     def _by_automaton(self, state: int, r: int) -> F32:
         """(V,) where the chain holds every way impossible: all words alike from which the automaton can accept."""
