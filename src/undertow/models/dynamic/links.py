@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from undertow.errors import InputError
 from undertow.kernels.field.cooccurrence import Table as CountTable
-from undertow.kernels.field.cooccurrence import field_sums
+from undertow.kernels.field.cooccurrence import meeting_offsets
 from undertow.kernels.types import F32, F64
 from undertow.models.dynamic.filter import Belief, predict
 from undertow.models.dynamic.state import FittedMap
@@ -111,7 +111,7 @@ def log_likelihood(fitted: FittedMap, events: Events) -> float:
         table, own = fitted.tables[t], make_table(counts, fitted.entities.n_rows)
         assert own is not None
         if table is not None and set(own.present.tolist()) <= set(table.present.tolist()):
-            return mean_log_probability(with_counts(table, own), fitted.smoothed.means[t])
+            return mean_log_probability(with_counts(table, own), fitted.smoothed.means[t], fitted.entities.n_rows)
     total_rate, log_rate = 0.0, 0.0
     for part, presence, rates in next_rates(fitted, gap_after(fitted.events, time)):
         expected = presence * rates
@@ -129,13 +129,13 @@ def with_counts(table: CountTable, other: CountTable) -> CountTable:
     return table._replace(counts=counts, transposed=sp.csr_array(counts.T))
 
 
-def mean_log_probability(table: CountTable, x: F64) -> float:
-    """Mean log p(i, j) of the counts of a table under its own frequencies."""
+def mean_log_probability(table: CountTable, x: F64, n_rows: int) -> float:
+    """Mean log p(i, j) of the counts of a table under its own frequencies; x (n, d) of all entities."""
     pairs = table.counts.tocoo()
-    X, Y = x[table.rows], x[table.columns]
-    Z = field_sums(X, Y, table.p_rows, table.p_columns).Z
-    squares = ((X[pairs.row] - Y[pairs.col]) ** 2).sum(axis=1)
-    log_p = np.log(table.p_rows[pairs.row] * table.p_columns[pairs.col] / Z) - squares
+    i, j = table.rows[pairs.row], table.columns[pairs.col]
+    offsets = meeting_offsets(table, x, n_rows)
+    log_p = np.log(table.p_rows[pairs.row] * table.p_columns[pairs.col])
+    log_p += offsets[i] + offsets[j] - ((x[i] - x[j]) ** 2).sum(axis=1)
     return float((pairs.data * log_p).sum() / pairs.data.sum())
 
 

@@ -84,6 +84,7 @@ def to_scalars(fitted: FittedMap) -> dict[str, Any]:
         "start_variance": fitted.start_variance,
         "tempering": fitted.tempering,
         "burstiness": fitted.burstiness,
+        "free_frequencies": fitted.free_frequencies,
     }
 
 
@@ -139,6 +140,7 @@ def from_tensors(tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> 
         start_variance=float(f["start_variance"]),
         tempering=float(f["tempering"]),
         burstiness=float(f["burstiness"]),
+        free_frequencies=bool(f["free_frequencies"]),
         link_weights=tensors["link_weights"],
     )
 
