@@ -291,8 +291,7 @@ def test_links_are_those_of_a_loop_over_all_pairs(covariance: str, years: int, m
     story = [(1990 + years * (t - 1990), r, c, n) for t, r, c, n in long_story()]
     model = DynamicEmbedding(4, random_state=0, covariance=covariance).fit(story, times=times)
     tables, gaps, weights = [t.toarray() for t in model.events_.tables], model.events_.gaps, model.link_weights_
-    rates, there = dense.link_rates(tables, gaps, years, *predict_belief(model._fitted, years), weights)
-    expected = there[:, None] * -np.expm1(-rates)
+    expected = dense.link_probabilities(tables, gaps, years, *predict_belief(model._fitted, years), weights)
     np.testing.assert_allclose(model.link_probabilities(), expected, rtol=1e-5)
     monkeypatch.setattr(dynamic_links, "PAIRS_PER_BLOCK", 20)  # two rows at a time
     np.testing.assert_allclose(model.link_probabilities(), expected, rtol=1e-5)

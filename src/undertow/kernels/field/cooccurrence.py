@@ -141,16 +141,15 @@ def meeting_offsets(table: Table, x: F64, n_rows: int) -> F64:
     # between rows and columns a constant is free: both kinds have the same mean o
     constant = 0.5 * float(table.p_columns @ (log_b - np.log(table.p_columns)))
     constant -= 0.5 * float(table.p_rows @ (log_a - np.log(table.p_rows)))
-    return np.concatenate((
-        constant + association.log_partners(x[:n_rows], Y, log_b), association.log_partners(x[n_rows:], X, log_a) - constant,
-    ))  # fmt: skip
+    rows, columns = association.log_partners(x[:n_rows], Y, log_b), association.log_partners(x[n_rows:], X, log_a)
+    return np.concatenate((rows + constant, columns - constant))
 
 
 UNSEEN = 1e-6  # share of an entity without counts, for the derivative of how often it would meet another
 
 
 def affinity_slope(table: Table, x: F64, i: int, j: int) -> tuple[I64, F64]:
-    """Entities, and the derivatives (entities, d) of log p(i, j)/(p̄_i p̄_j) by their positions, with free frequencies."""
+    """Entities, and derivatives (entities, d) of log p(i, j)/(p̄_i p̄_j) by their positions, with free frequencies."""
     (rows, p_rows), (columns, p_columns) = (
         (present, p) if k in present else (np.append(present, k), np.append(p, UNSEEN))
         for k, present, p in ((i, table.rows, table.p_rows), (j, table.columns, table.p_columns))

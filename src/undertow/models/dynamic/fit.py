@@ -144,7 +144,9 @@ def fit_map(
         if look and options.drift is None:
             drift = (INITIAL_DRIFT * problem.initial_variance, INITIAL_DRIFT * problem.initial_variance)
         first = Variances(*drift, problem.initial_variance)
-        learned = Learned(drift=look and options.drift is None, initial=look and bool(options.free) and not options.movement)
+        learned = Learned(
+            drift=look and options.drift is None, initial=look and bool(options.free) and not options.movement
+        )
         stages = plan_stages(problem, covariance, options.n_iter if any(learned) else 1, any(learned))
         result = run_iterations(
             iterate(problem, first, settings, stages, learned, None if checkpoint is None else checkpoint.state),

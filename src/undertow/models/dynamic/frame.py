@@ -4,8 +4,8 @@ With free frequencies only x_i·y_j between rows and columns matters, so a step'
 either kind, and after a linear map A of the rows with its inverse transpose on the columns. The prior alone chooses
 among these, and the most probable path chooses badly: along x ↦ Ax, y ↦ A⁻ᵀy the posterior mass is e^{−E(A)} |det A|^k,
 with E the prior's energy and k the number of places that counts determine, of rows less those of columns, but the mode
-ignores the volume |det A|^k. Where rows drift and words stand still the mode shrinks the rows by a third and spreads the
-words. `best_frame` moves a path along its orbit to where the mass is.
+ignores the volume |det A|^k. Where rows drift and words stand still the mode shrinks the rows by a third and spreads
+the words. `best_frame` moves a path along its orbit to where the mass is.
 """
 
 from __future__ import annotations
@@ -117,7 +117,6 @@ def believe_frame(
     first step tells: both kinds have the same variance there. `last` is for filtered paths, which know no later steps.
     """
     T, n, d = path.means.shape
-    r = 2 * d + d * d
     scale = np.concatenate((np.zeros(2 * d), np.eye(d).ravel()))
     known = [d * max(float(determined[0, part].sum()), 1e-6) for part in (slice(0, n_rows), slice(n_rows, n))]
     spread = min(sum(1 / k for k in known) / 8, 1.0)
@@ -146,14 +145,14 @@ def _prior_frame(x: F64, n_rows: int, weights: F64, last: bool) -> F64:
         for t in range(1, T):
             passed = np.linalg.solve(found[-1] + before[t - 1], cross[t - 1])
             found.append(here[t] - cross[t - 1].T @ passed + ridge)
-        return np.linalg.inv(np.array(found))
+        return np.asarray(np.linalg.inv(np.array(found)), dtype=np.float64)
     joint = np.zeros((T, r, T, r))
     for t in range(T):
         joint[t, :, t] += here[t] + ridge
         if t:
             joint[t - 1, :, t - 1] += before[t - 1]
             joint[t - 1, :, t], joint[t, :, t - 1] = -cross[t - 1], -cross[t - 1].T
-    inverse = np.linalg.inv(joint.reshape(T * r, T * r)).reshape(T, r, T, r)
+    inverse = np.asarray(np.linalg.inv(joint.reshape(T * r, T * r)), dtype=np.float64).reshape(T, r, T, r)
     out: F64 = inverse[np.arange(T), :, np.arange(T), :]
     return (out + out.transpose(0, 2, 1)) / 2
 

@@ -34,7 +34,9 @@ class MapData(NamedTuple):
     covariances: F32  # (T, n, d, d) smoothed covariances of the single entities
     weights: F64  # (T, n) share of its kind's counts at the time; 0: absent then
     pairs: list[MapPair] = []  # noqa: RUF012  # a NamedTuple's default is never written to
-    offsets: F64 | None = None  # (T, n) o: i and j meet e^{o_i + o_j − d²} times as often as by chance; None: by the sums
+    offsets: F64 | None = (
+        None  # (T, n) o: i and j meet e^{o_i + o_j − d²} times as often as by chance; None: by the sums
+    )
     calibrated: bool = True  # whether covariances and bands hold what they say: the model fitted the frequencies
 
 
