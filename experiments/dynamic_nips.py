@@ -271,7 +271,7 @@ def figure_5(events: Events) -> list[str]:
         f"Over all {len(found)} pairs with 40 counts or more in four years or more: median {np.median(found):.2f}, ",
     ]
     lines[-1] += f"negative for {100 * np.mean(np.array(found) < 0):.0f} %. {len(rows)} authors, {len(columns)} words, "
-    lines[-1] += f"dim 2, fitted in {seconds:.0f} s."
+    lines[-1] += f'dim 2, frequencies="sums", fitted in {seconds:.0f} s.'
     return lines
 
 

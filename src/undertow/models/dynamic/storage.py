@@ -115,6 +115,8 @@ def check_values(tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> 
             raise InputError(f"{name}={short(f[name])} is not positive.")
     if not f["burstiness"] >= 0:
         raise InputError(f"burstiness={short(f['burstiness'])} is negative.")
+    if not isinstance(f["free_frequencies"], bool):
+        raise InputError(f"free_frequencies={short(f['free_frequencies'])} is not true or false.")
     check_covariance(tensors["filtered_covariances"], "covariance of the positions", ROUNDING)
 
 
