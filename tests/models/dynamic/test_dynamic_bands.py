@@ -44,7 +44,7 @@ def draw(seed: int, drift: float = 0.02, counts: int = 6000, dim: int = 2) -> Dr
 
 @pytest.mark.parametrize("covariance", ["full", "blocks"])
 def test_bands_hold_what_they_say(covariance: str) -> None:
-    """With the sums for frequencies these bands held a sixth of the distances, with the mode for the frame two thirds.
+    """With the sums for frequencies the bands hold a seventh of the distances, blocks without the frame three tenths.
 
     All distances of a map share its frame, so that single maps hold 65 to 100 %.
     """

@@ -81,7 +81,7 @@ class DynamicEmbedding(Estimator):
         "free": fitted to each step together with the positions, so that positions say only who meets whom more often
         than others do, and the 90 % bands hold what they say; "sums": the sums of each step, as in the paper, so that
         distances follow observed shares most closely, with bands far too narrow; "auto": free for purpose "look" where
-        the steps have four rows and four columns or more.
+        the steps have four rows and columns or more, and at most a million pairs.
     tempering
         β, the weight of a count as evidence; None means 1 for "look" and 0.1 for "predict".
     burstiness
