@@ -1,24 +1,18 @@
-"""Does a moving map know how sure it is? Bands of distances on simulated maps, link probabilities on later steps.
+"""Does a moving map know how sure it is? Bands on simulated maps, and link probabilities on later steps.
 
-    OMP_NUM_THREADS=1 .venv/bin/python experiments/dynamic_coverage.py            # about two minutes of one core
+    OMP_NUM_THREADS=1 .venv/bin/python experiments/dynamic_coverage.py            # about five minutes of one core
     OMP_NUM_THREADS=1 .venv/bin/python experiments/dynamic_coverage.py --quick    # seconds
 
-Rows and words start at N(0, 0.5 I) and walk with the drifts of a case; a step's counts are drawn from
-p(i, j) ∝ a_i b_j e^{−|x_i − x_j|²} with frequencies a and b that do not change. Each map is fitted three times: by
-`DynamicEmbedding` with one block an entity and with the full covariance, both of which take a step's sums for its
-frequencies; and as the map on which `movers` tests movement, whose frequencies are free. Counted are
+Rows and words start at N(0, 0.5 I) and walk with the drifts of a shape; a step's counts are drawn from
+p(i, j) ∝ a_i b_j e^{−|x_i − x_j|²} with frequencies a and b that do not change. Each map is fitted with the sums for
+frequencies, as in the paper, and with free frequencies, in both forms of the covariance. Counted are the true distances
+and affinities, at every step, inside the 90 % bands of `distance` and `affinity`; and, on a map without the last step,
+the true distances of that step inside the bands of the filter's prediction.
 
-- the true distances of rows and words, at every step, inside the 90 % band of `distance`;
-- log-odds ratios |x_i − y_l|² + |x_k − y_j|² − |x_i − y_j|² − |x_k − y_l|² = 2 (x_i − x_k)·(y_j − y_l), which neither
-  frequencies nor the frame can change: the slope of the map's on the true ones, and how many are in their 90 % band;
-- false movers: words, where words stand still.
+Then link probabilities: who is present at the next meeting, and how many links there are, beside what was foretold.
 
-Then link probabilities: who is present at the next meeting, with and without the map of the log-odds of presence
-(`links.learn_presence_map`), whose form and prior were chosen on LREC, ACL, EMNLP and on NIPS 1990, and which is judged
-on later years of NIPS and on four other conferences of the ACL anthology.
-
-Exit code 1 unless with free frequencies three quarters of the log-odds ratios are in their bands, with at most 10 %
-false movers, and the map of presence lowers the loss.
+Exit code 1 unless bands of free maps hold 80 to 97 % on average over the shapes, at most a tenth of the movers are
+words that stand still, and the map of presence lowers the loss.
 Writes experiments/results/dynamic_coverage.json and .md.
 """
 
@@ -37,146 +31,254 @@ from dynamic_nips import VENUES, YEARS, only
 from pages import write_page
 from undertow import DynamicEmbedding, Events
 from undertow.models.dynamic import links
-from undertow.models.dynamic.queries import distance
+from undertow.models.dynamic.queries import Timeline, affinity, distance, distance_band
 from undertow.models.dynamic.state import FittedMap
 from undertow.text.event_documents import events_from_documents
 from undertow.text.event_files import json_lines
 from undertow.text.stop_words import ENGLISH
 
 CHOSEN_ON = {"L": "LREC", "P": "ACL", "D": "EMNLP"}  # on which the map of presence was chosen, with NIPS 1990
+HEAD = [
+    "# Do the bands of a moving map hold what they say?",
+    "",
+    "**They do on thirteen of fourteen simulated shapes (79 to 95 % of the distances in bands of 90 "
+    "%), and do not where counts are few for the dimensions: two thirds with 2,000 counts a step, "
+    "large drift and five dimensions.** With the sums for frequencies, the default until now, they "
+    "hold a tenth to a half.",
+    "",
+    "`OMP_NUM_THREADS=1 .venv/bin/python experiments/dynamic_coverage.py`",
+    "",
+    "Maps drawn from the model, three seeds a row; bands of 90 % should hold 90 % of the true values."
+    " “Sums”: the sums of a step are its frequencies, as in the paper and, until now, by default. "
+    "“Free”: frequencies are fitted with the positions, the default for maps to look at. All "
+    "distances of a map share its frame, so that single maps differ much (on the first shape, twelve "
+    "rows by twenty words and twelve seeds: 65 to 100 %, on average 86 %). Error: expected less true "
+    "distance. A step ahead: the map is fitted without the last step.",
+]
+NOTES = [
+    "**Why the bands were too narrow.** It was bias, not variance: with sums, on the first shape, "
+    "distances are 0.3 too large on average, with errors of 0.4 about that, and the bands know of "
+    "0.06, for rare rows and frequent ones, at the first step and the last alike. Three causes:",
+    "",
+    "1. A step's sums are not its frequencies: who stands among many others is met more often than "
+    "its frequency says. A map that takes the one for the other puts everybody where all are met "
+    "alike.",
+    "2. With free frequencies counts see only x_i·y_j, so that a linear map of the rows is undone by "
+    "its inverse transpose on the words. The prior decides, and the mode of the posterior decides "
+    "wrongly, because it ignores the volume of the orbit: with rows that drift and words that stay it"
+    " shrinks the rows by a third. With the true variances given, on five maps of the first shape in "
+    "1, 2, 3 and 5 dimensions, bands at the mode hold 56 to 67 % of the distances, and at the scale "
+    "of largest mass 90 to 98 %. (Where variances are learned, as by default, they make up for part "
+    "of this: a test of bands alone does not notice the mode.)",
+    "3. The prior mean of the first step was a static map of the same counts, and its variance came "
+    "from there too. Now it is 0, and the variance is learned with the drift.",
+    "",
+    "A block of the covariance is given all other entities, and so given the frame: alone it holds 33"
+    " to 75 % of the distances on the shapes seen. With the covariance of the frame added it is as "
+    "good as the full form.",
+    "",
+    "Counts that come in bursts bias the map: it follows them at face value, distances grow by 0.6, "
+    "and the bands hold them only because the dispersion of the counts widens them. Learning at the "
+    "weight of a count that the dispersion suggests removes the bias, and holds 72 to 92 % on the "
+    "three maps of the first bursty shape; maps would follow their counts less, and it was not taken "
+    "up.",
+]
 LINK_HEAD = [
     "## Are link probabilities right?",
     "",
-    "A link's probability is that its row is present, times that it then meets the column. Who is present at the next "
-    "meeting, of the 150 authors most frequent so far (1000 words); NIPS 1991 to 1997, titles of the ACL anthology "
-    "elsewhere. Sums over the steps of what was foretold, as a multiple of what was there: 1 is right. Links: Σ π v, "
-    "the probability of presence times the number of columns met. Log-loss: of presence. *Mapped*: the log-odds of "
-    "presence by `links.learn_presence_map`, as `link_probabilities` and `predict_links` have them.",
+    "A link's probability is that its row is present, times that it then meets the column. Who is "
+    "present at the next meeting, of the 150 authors most frequent so far (1000 words); NIPS 1991 to "
+    "1997, titles of the ACL anthology elsewhere. Sums over the steps of what was foretold, as a "
+    "multiple of what was there: 1 is right. Plain: Σ π v, the probability of presence times the "
+    "number of columns met; mapped: with the log-odds of presence by `links.learn_presence_map`; "
+    "regressed: Σ π v e^{−κ/n}, n the steps at which a row was present, which is what all "
+    "`link_probabilities` sum to. Log-loss: of presence.",
     "",
 ]
 LINK_NOTES = (
-    "Link probabilities are **still too high** where rows were chosen for being frequent, but less so: in sum they "
-    "were 1.4 to 2.9 times what was there on the five sets on which nothing was chosen, and are 1.2 to 1.9 times. The "
-    "loss falls in all five; on LREC, which it was chosen on, it rises. Learning the map on all rows of the last "
-    "training step would point the wrong way (there, presence foretold was 0.5 to 1.3 times that found): whoever is on "
-    "the map thanks to that step was present at it. So a step teaches only by the rows that had enough events before "
-    "it. The number of columns a present row meets is too high as well on titles (1.1 to 1.35 times); a factor for it, "
-    "learned in the same way, changed nothing beyond noise on the sets chosen on and was left out, as were other "
-    "priors (1, 5 and 50) and numbers of steps (1, 2, 4 and 6), which are nearly alike. The five sets had been looked "
-    "at once before, with another prior and four steps (1.20, 1.34, 1.63, 1.65 and 1.48 with a factor for columns)."
+    "The sum of all link probabilities is within 0.8 and 1.25 times what was there **on six of the "
+    "eight sets**, and too high on NAACL (three steps) and IJCNLP (one step); before, it was on "
+    "three. Authors are on the map because they were frequent, and whoever was so at few meetings "
+    "will be so less. κ = 0.83, the one constant, was fitted on LREC, ACL, EMNLP and NIPS up to 1990 "
+    "(leaving each of these four out in turn: 1.18, 0.98, 0.80 and 0.69 times). One factor for all "
+    "pairs changes no ranking, so that results on AUC stand. Tried first, with constants from the "
+    "same four sets: three weights of presence (with 1/n) and a factor of each row's columns; "
+    "foretold over there on the five judged sets 1.12 to 1.88, with a worse loss of presence on four "
+    "of them and a worse AUC on NIPS and EACL, and left out. So the five judged sets have now been "
+    "looked at four times. Learning a factor for the columns from the rows and columns that were sure"
+    " to be on the map before a step does not help: these are the regulars (1.0 where 0.65 to 0.85 "
+    "was true)."
 )
-FORMS = ("sums, blocks", "sums, full", "free, full")
 
 
 class Case(NamedTuple):
     name: str
+    dim: int
     rows: int
     words: int
     steps: int
     counts: int  # a step
     drift: tuple[float, float]  # variance of a step of rows, of words
+    evenness: float = 5.0  # of the frequencies, the parameter of a Dirichlet distribution
+    burst: float = 0.0  # variance of a factor of each pair's rate at each step
 
 
-CASES = (
-    Case("rows drift, words stay", 16, 30, 8, 10_000, (0.02, 0.0)),
-    Case("all drift", 16, 30, 8, 10_000, (0.02, 0.01)),
-    Case("few counts", 16, 30, 8, 1_000, (0.02, 0.0)),
-    Case("four rows", 4, 30, 8, 4_000, (0.02, 0.0)),
+# on which the method was made, and those kept for one look at the end; both written down before the first fit
+SEEN = (
+    Case("rows drift, words stay", 2, 16, 30, 8, 10_000, (0.02, 0.0)),
+    Case("all drift", 2, 16, 30, 8, 10_000, (0.02, 0.01)),
+    Case("few counts", 2, 16, 30, 8, 1_000, (0.02, 0.0)),
+    Case("four rows", 2, 4, 30, 8, 4_000, (0.02, 0.0)),
+    Case("rows drift, words stay", 5, 16, 30, 8, 10_000, (0.02, 0.0)),
+    Case("few counts, all drift", 5, 16, 30, 8, 3_000, (0.02, 0.01)),
+    Case("bursty counts", 2, 16, 30, 8, 10_000, (0.02, 0.01), burst=0.5),
 )
+UNSEEN = (
+    Case("large drift", 2, 16, 30, 8, 10_000, (0.1, 0.05)),
+    Case("many counts, small drift", 2, 20, 40, 6, 100_000, (0.005, 0.002)),
+    Case("many words", 2, 12, 80, 10, 5_000, (0.02, 0.005)),
+    Case("more rows than words", 5, 40, 15, 8, 8_000, (0.02, 0.02)),
+    Case("large drift, few counts", 5, 16, 30, 12, 2_000, (0.1, 0.05)),
+    Case("unequal frequencies", 2, 25, 50, 8, 5_000, (0.02, 0.0), evenness=0.5),
+    Case("bursty, few counts", 2, 16, 30, 8, 2_000, (0.02, 0.0), burst=0.5),
+)
+FORMS = {
+    "sums, full": {"frequencies": "sums", "covariance": "full"},
+    "free, full": {"frequencies": "free", "covariance": "full"},
+    "free, blocks": {"frequencies": "free", "covariance": "blocks"},
+}
 
 
 class Truth(NamedTuple):
     events: list[tuple[int, str, str, int]]
     x: Any  # (T, rows, d)
     y: Any  # (T, words, d)
+    p: Any  # (T, rows, words)
+    a: Any  # (rows,) frequencies
 
 
-def draw(case: Case, dim: int, seed: int) -> Truth:
+def draw(case: Case, seed: int) -> Truth:
     rng = np.random.default_rng(seed)
-    x, y = (np.sqrt(0.5) * rng.standard_normal((n, dim)) for n in (case.rows, case.words))
-    a, b = rng.dirichlet(np.full(case.rows, 5.0)), rng.dirichlet(np.full(case.words, 5.0))
-    events, xs, ys = [], [], []
+    x, y = (np.sqrt(0.5) * rng.standard_normal((n, case.dim)) for n in (case.rows, case.words))
+    a, b = (rng.dirichlet(np.full(n, case.evenness)) for n in (case.rows, case.words))
+    events, xs, ys, ps = [], [], [], []
     for t in range(case.steps):
         if t:
             x = x + np.sqrt(case.drift[0]) * rng.standard_normal(x.shape)
             y = y + np.sqrt(case.drift[1]) * rng.standard_normal(y.shape)
         p = np.outer(a, b) * np.exp(-((x[:, None] - y) ** 2).sum(axis=2))
-        counts = rng.multinomial(case.counts, (p / p.sum()).ravel()).reshape(p.shape)
+        p /= p.sum()
+        drawn = p * rng.gamma(1 / case.burst, case.burst, p.shape) if case.burst else p
+        counts = rng.multinomial(case.counts, (drawn / drawn.sum()).ravel()).reshape(p.shape)
         events += [(t, f"r{i:03}", f"w{j:03}", int(counts[i, j])) for i, j in zip(*counts.nonzero(), strict=True)]
         xs.append(x)
         ys.append(y)
-    return Truth(events, np.array(xs), np.array(ys))
+        ps.append(p)
+    return Truth(events, np.array(xs), np.array(ys), np.array(ps), a)
+
+
+class Errors(NamedTuple):
+    """Of distances or affinities: (pairs, steps) each."""
+
+    inside: Any  # whether the band holds the true value
+    error: Any  # expected minus true
+    sd: Any  # a standard deviation, by the width of the band
+    row: Any  # (pairs,) which row
+
+    @classmethod
+    def of(cls, found: list[tuple[Timeline, Any, int]]) -> Errors:
+        mean, low, high = (np.array([getattr(line, k) for line, _, _ in found]) for k in ("mean", "low", "high"))
+        true = np.array([values for _, values, _ in found])
+        width = (high - low) / (2 * 1.6449)
+        return cls((low <= true) & (true <= high), mean - true, width, np.array([row for _, _, row in found]))
+
+
+def pairs_of(model: FittedMap) -> Iterator[tuple[str, str, int, int]]:
+    for r in model.events.row_names:
+        for w in model.events.column_names[::2]:
+            yield r, w, int(r[1:]), int(w[1:])
+
+
+def distance_errors(model: FittedMap, truth: Truth) -> Errors:
+    found = []
+    for r, w, i, j in pairs_of(model):
+        true = np.sqrt(((truth.x[:, i] - truth.y[:, j]) ** 2).sum(axis=1))
+        found.append((distance(model, ("row", r), ("column", w)), true, i))
+    return Errors.of(found)
+
+
+def affinity_errors(model: FittedMap, truth: Truth) -> Errors:
+    found = []
+    for r, w, i, j in list(pairs_of(model))[::7]:
+        true = np.log(truth.p[:, i, j] / (truth.p[:, i].sum(axis=1) * truth.p[:, :, j].sum(axis=1)))
+        found.append((affinity(model, ("row", r), ("column", w)), true, i))
+    return Errors.of(found)
+
+
+def next_step_errors(model: FittedMap, truth: Truth) -> Errors:
+    """Distances at the step after the last one of the map, from the filter alone."""
+    belief = links.predict_belief(model, 1.0)
+    frame, n_rows, d = model.frame(True), model.entities.n_rows, belief.mean.shape[1]
+    found = []
+    names = model.entities
+    for r, w, i, j in pairs_of(model):
+        a, b = names.find(("row", r)), names.find(("column", w))
+        cov = model.form.difference(belief.cov, a, b, d)[None]
+        if frame is not None:
+            cov = cov + frame.of_difference(a, b)[-1:]
+        assert b >= n_rows
+        line = distance_band((belief.mean[a] - belief.mean[b])[None], cov)
+        found.append((line, np.sqrt(((truth.x[-1:, i] - truth.y[-1:, j]) ** 2).sum(axis=1)), i))
+    return Errors.of(found)
 
 
 class Score(NamedTuple):
     covered: float  # share of true distances inside the band
-    width: float  # mean width of the band
     bias: float  # mean of expected minus true distance
-    slope: float  # of the map's log-odds ratios on the true ones: 1 is right
-    odds: float  # share of true log-odds ratios inside their 90 % band
+    error: float  # standard deviation of expected minus true distance
+    reported: float  # mean standard deviation by the bands
+    affinity: float  # share of true affinities inside the band
+    ahead: float  # share of true distances at the next step inside the band
 
 
-def score(model: FittedMap, truth: Truth) -> Score:
-    inside, widths, errors = [], [], []
-    rows, words = model.events.row_names, model.events.column_names
-    for r in rows:
-        for w in words[::2]:
-            line = distance(model, ("row", r), ("column", w))
-            true = np.sqrt(((truth.x[:, int(r[1:])] - truth.y[:, int(w[1:])]) ** 2).sum(axis=1))
-            inside.append((line.low <= true) & (true <= line.high))
-            widths.append(line.high - line.low)
-            errors.append(line.mean - true)
-    i, j = [int(r[1:]) for r in rows], [int(w[1:]) for w in words]
-    true_odds, odds = (
-        centred(((a[:, :, None] - b[:, None]) ** 2).sum(axis=3))
-        for a, b in (
-            (truth.x[:, i], truth.y[:, j]),
-            (model.smoothed.means[:, : len(i)], model.smoothed.means[:, len(i) :]),
-        )
-    )
-    slope = float((odds * true_odds).sum() / (true_odds**2).sum())
-    covered, width, bias = (float(np.mean(v)) for v in (inside, widths, errors))
-    return Score(covered, width, bias, slope, odds_covered(model, truth.x[:, i], truth.y[:, j]))
+def run(case: Case, seed: int, form: dict[str, str]) -> tuple[Score, Errors, FittedMap]:
+    truth = draw(case, seed)
+    model = DynamicEmbedding(case.dim, purpose="look", random_state=0, **form).fit(truth.events)._fitted  # type: ignore[arg-type]
+    before = [e for e in truth.events if e[0] < case.steps - 1]
+    earlier = DynamicEmbedding(case.dim, purpose="look", random_state=0, **form).fit(before)._fitted  # type: ignore[arg-type]
+    far, near, ahead = distance_errors(model, truth), affinity_errors(model, truth), next_step_errors(earlier, truth)
+    cells = far.inside.mean(), far.error.mean(), far.error.std(), far.sd.mean(), near.inside.mean(), ahead.inside.mean()
+    return Score(*map(float, cells)), far, model
 
 
-def odds_covered(model: FittedMap, x: Any, y: Any) -> float:
-    """Share of the true 2 (x_i − x_k)·(y_j − y_l) within 1.645 standard deviations of the map's, to first order."""
-    rng, path, n = np.random.default_rng(0), model.smoothed, len(model.entities.names)
-    full = model.covariance == "full"
-    inside = []
-    for t, means in enumerate(path.means):
-        d = means.shape[1]
-        for _ in range(150):
-            i, k = rng.choice(x.shape[1], 2, replace=False)
-            j, m = rng.choice(y.shape[1], 2, replace=False)
-            at = [i, k, x.shape[1] + j, x.shape[1] + m]
-            rows, words = means[at[0]] - means[at[1]], means[at[2]] - means[at[3]]
-            slope = 2 * np.array([words, -words, rows, -rows])
-            if full:
-                cov = path.covs[t].reshape(n, d, n, d)[at][:, :, at]
-                variance = np.einsum("ak,akbl,bl->", slope, cov, slope)
-            else:
-                variance = np.einsum("ak,akl,al->", slope, path.covs[t][at], slope)
-            true = 2 * (x[t, i] - x[t, k]) @ (y[t, j] - y[t, m])
-            inside.append(abs(2 * rows @ words - true) <= 1.6449 * np.sqrt(variance))
-    return float(np.mean(inside))
+def false_movers(case: Case, seed: int) -> tuple[int, int]:
+    """Of the movers, how many are words, where words stand still; and how many there are."""
+    model = DynamicEmbedding(case.dim, random_state=0).fit(draw(case, seed).events)
+    movers = model.movers(10_000)
+    return sum(m.kind == model.events_.kind_names[1] for m in movers), len(movers)
 
 
-def centred(squares: Any) -> Any:
-    """(T, rows, words) squared distances less the means of rows and columns: their log-odds ratios."""
-    rows, columns = squares.mean(axis=2, keepdims=True), squares.mean(axis=1, keepdims=True)
-    return squares - rows - columns + squares.mean(axis=(1, 2), keepdims=True)
-
-
-def run(case: Case, dim: int, seed: int) -> tuple[dict[str, Score], int, int]:
-    """Scores of each form; false movers and all movers."""
-    truth = draw(case, dim, seed)
-    blocks = DynamicEmbedding(dim, random_state=0, covariance="blocks").fit(truth.events)
-    full = DynamicEmbedding(dim, random_state=0, covariance="full").fit(truth.events)
-    models = (blocks._fitted, full._fitted, full._movement_map())
-    movers = full.movers(10_000)
-    false = sum(m.kind == full.events_.kind_names[1] for m in movers) if case.drift[1] == 0 else 0
-    return {form: score(model, truth) for form, model in zip(FORMS, models, strict=True)}, false, len(movers)
+def decomposition(parts: dict[str, list[tuple[Errors, Any]]]) -> list[str]:
+    """Errors of distances by the frequency of the row and by the step, of the first shape."""
+    lines = ["| map | distances | bias | sd of errors | sd by the bands |", "|---|---|---|---|---|"]
+    for form, found in parts.items():
+        picks: list[tuple[str, Any]] = []
+        thirds = [np.searchsorted(np.quantile(a, (1 / 3, 2 / 3)), a[e.row]) for e, a in found]
+        for k, name in enumerate(("rarest third of rows", "middle third", "most frequent third")):
+            picks.append((name, [t == k for t in thirds]))
+        cells = []
+        for name, masks in picks:
+            error, sd = (
+                np.concatenate([getattr(e, f)[m].ravel() for (e, _), m in zip(found, masks, strict=True)])
+                for f in ("error", "sd")
+            )
+            cells.append((name, error, sd))
+        for name, t in (("first step", 0), ("last step", -1)):
+            error, sd = (np.concatenate([getattr(e, f)[:, t] for e, _ in found]) for f in ("error", "sd"))
+            cells.append((name, error, sd))
+        for name, error, sd in cells:
+            lines.append(f"| {form} | {name} | {error.mean():+.2f} | {error.std():.2f} | {sd.mean():.2f} |")
+    return lines
 
 
 # --- link probabilities ---------------------------------------------------------------------------------
@@ -188,7 +290,7 @@ class Forecast(NamedTuple):
     plain: Any  # (rows,) π
     mapped: Any
     present: Any
-    links: tuple[float, float, float]  # Σ π v without and with the map, and the links that were there
+    links: tuple[float, float, float, float]  # plain, mapped, regressed, and the links that were there
 
 
 def later_steps(quick: bool) -> Iterator[tuple[str, Events, list[int]]]:
@@ -213,7 +315,8 @@ def forecast(events: Events, year: int, n_rows: int = 150, n_columns: int = 1000
     with mock.patch.object(links, "learn_presence_map", lambda rows, gaps: np.array([0.0, 1.0])):
         plain = links.forecast_activity(train.tables, train.gaps, gap)
     sums = [float(f.presence @ f.degree) for f in (plain, mapped)]
-    return Forecast(plain.presence, mapped.presence, met.any(axis=1), (sums[0], sums[1], float(met.sum())))
+    links_there = (sums[0], sums[1], mapped.expected_links, float(met.sum()))
+    return Forecast(plain.presence, mapped.presence, met.any(axis=1), links_there)
 
 
 def log_loss(p: Any, happened: Any) -> float:
@@ -223,8 +326,8 @@ def log_loss(p: Any, happened: Any) -> float:
 def presence_table(quick: bool) -> tuple[list[str], bool]:
     """A table of the page, and whether the map lowers the mean loss of the sets on which it was not chosen."""
     lines = [
-        "| set | steps | rows foretold / there | mapped | links foretold / there | mapped | log-loss | mapped |",
-        "|---|---|---|---|---|---|---|---|",
+        "| set | steps | rows foretold / there | mapped | links, plain | mapped | regressed | log-loss | mapped |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     gained = []
     for name, events, years in later_steps(quick):
@@ -233,7 +336,7 @@ def presence_table(quick: bool) -> tuple[list[str], bool]:
         rows = [sum(getattr(f, kind).sum() for f in found) / there for kind in ("plain", "mapped")]
         sums = np.array([f.links for f in found]).sum(axis=0)
         loss = np.mean([[log_loss(p, f.present) for p in (f.plain, f.mapped)] for f in found], axis=0)
-        cells = [f"{v:.2f}" for v in (*rows, sums[0] / sums[2], sums[1] / sums[2])] + [f"{v:.3f}" for v in loss]
+        cells = [f"{v:.2f}" for v in (*rows, *sums[:3] / sums[3])] + [f"{v:.3f}" for v in loss]
         mark = " (chosen on)" if name in CHOSEN_ON.values() else ""
         lines.append(f"| {name}{mark} | {len(found)} | {' | '.join(cells)} |")
         print(lines[-1], flush=True)
@@ -242,61 +345,60 @@ def presence_table(quick: bool) -> tuple[list[str], bool]:
     return lines, float(np.mean(gained)) > 0
 
 
+def simulations(quick: bool) -> tuple[list[str], bool]:
+    """Tables of the page, and whether bands of free maps hold between 80 and 97 % on average over the shapes."""
+    seeds = 1 if quick else 3
+    groups: dict[str, tuple[Case, ...]] = {"on which the method was made": SEEN, "kept till the end": UNSEEN}
+    if quick:
+        groups = {"on which the method was made": (SEEN[0]._replace(rows=10, words=20, steps=4),)}
+    lines, held, parts = [], [], {}
+    for title, cases in groups.items():
+        lines += [
+            "",
+            f"### Shapes {title}",
+            "",
+            "| shape | dim | map | distances in the band | bias | sd of errors | sd by the bands | affinities in the "
+            "band | distances a step ahead |",
+            "|---|---|---|---|---|---|---|---|---|",
+        ]
+        for case in cases:
+            for form, options in FORMS.items():
+                results = [run(case, seed, options) for seed in range(seeds)]
+                mean = Score(*np.mean([r[0] for r in results], axis=0).tolist())
+                lines.append(
+                    f"| {case.name} | {case.dim} | {form} | {mean.covered:.2f} | {mean.bias:+.2f} | {mean.error:.2f} | "
+                    f"{mean.reported:.2f} | {mean.affinity:.2f} | {mean.ahead:.2f} |"
+                )
+                print(lines[-1], flush=True)
+                if form != "sums, full":
+                    held += [mean.covered, mean.affinity]
+                if case.name == SEEN[0].name and case.dim == 2:
+                    parts[form] = [(r[1], draw(case, seed).a) for seed, r in enumerate(results)]
+    lines += ["", "### The first shape by frequency and time", "", *decomposition(parts)]
+    return lines, (0.5 if quick else 0.8) <= float(np.mean(held)) <= (1.0 if quick else 0.97)
+
+
+def movers_line(quick: bool) -> tuple[str, bool]:
+    cases = [c for c in SEEN if c.dim == 2 and c.drift[1] == 0]
+    found = [false_movers(case, seed) for case in cases[: 1 if quick else None] for seed in range(1 if quick else 3)]
+    wrong, listed = (sum(pair[k] for pair in found) for k in (0, 1))
+    line = "Movers, on the maps of the first list in two dimensions where words stand still: "
+    line += f"{listed} listed, {wrong} of them words."
+    return line, wrong <= 0.1 * max(listed, 10)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
-    plan = [(case, 2) for case in CASES] + [(CASES[0], 1), (CASES[0], 3)]
-    seeds = 2
-    if options.quick:
-        plan, seeds = [(CASES[0]._replace(rows=10, words=20, steps=4), 2)], 1
-    lines = [
-        "# Do the bands of a moving map hold the true distances?",
-        "",
-        "`OMP_NUM_THREADS=1 .venv/bin/python experiments/dynamic_coverage.py`",
-        "",
-        f"Maps drawn from the model ({seeds} seeds a row), with frequencies that stay the same; the 90 % band of "
-        "`distance` should hold 90 % of the true distances of rows and words. “Sums” are maps as `fit` makes them, "
-        "which take a step's sums for its frequencies; “free” is the map on which `movers` tests movement. Slope: of "
-        "the map's log-odds ratios on the true ones, 1 is right; odds: how many of those are in their 90 % band, which "
-        "neither frequencies nor the frame can change. False movers: words, where words stand still.",
-        "",
-        "| case | dim | map | in the 90 % band | width | bias | slope | odds in the band | false movers |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    free, wrong, all_ = [], 0, 0
-    for case, dim in plan:
-        results = [run(case, dim, seed) for seed in range(seeds)]
-        false, listed = sum(r[1] for r in results), sum(r[2] for r in results)
-        wrong, all_ = wrong + false, all_ + (listed if case.drift[1] == 0 else 0)
-        for form in FORMS:
-            mean = Score(*np.mean([r[0][form] for r in results], axis=0).tolist())
-            movers = f"{false} of {listed}" if form == FORMS[2] and case.drift[1] == 0 else "–"
-            lines.append(
-                f"| {case.name} | {dim} | {form} | {mean.covered:.2f} | {mean.width:.2f} | {mean.bias:+.2f} | "
-                f"{mean.slope:.2f} | {mean.odds:.2f} | {movers} |"
-            )
-            print(lines[-1], flush=True)
-            if form == FORMS[2]:
-                free.append(mean.odds)
-    lines += [
-        "",
-        "A step's sums are not its frequencies: who stands among many others is met more often than its frequency "
-        "says. A map that takes the one for the other puts everybody where all are met alike; its distances are not "
-        "those the counts were drawn from, and bands as narrow as so many counts allow do not hold them. With free "
-        "frequencies the distances of a step are known no better than the prior says, because a linear map of the rows "
-        "can be undone by its inverse on the words (the rows may shrink while the words spread; in two "
-        "maps looked at, the rows, which drift, had shrunk): its bands of distances are wider, and still too narrow. "
-        "What the counts do tell, the log-odds ratios, they tell with bands that hold about as much as they say.",
-        "",
-        *LINK_HEAD,
-    ]
-    table, helps = presence_table(options.quick)
-    lines += [*table, "", LINK_NOTES, ""]
+    tables, right = simulations(options.quick)
+    movers, still = movers_line(options.quick)
+    rows, gained = presence_table(options.quick)
+    lines = [*HEAD, *tables, "", movers, "", *NOTES, "", *LINK_HEAD, *rows, "", LINK_NOTES]
+    print("\n".join(lines))
     if not options.quick:
-        settings = {"seeds": seeds, "cases": [{**case._asdict(), "dim": dim} for case, dim in plan]}
-        write_page("dynamic_coverage", "\n".join(lines), __file__, settings)
-    return 0 if helps and np.mean(free) >= 0.75 and wrong <= 0.1 * max(all_, 1) else 1
+        write_page("dynamic_coverage", "\n".join(lines), __file__, vars(options))
+    return 0 if right and still and gained else 1
 
 
 if __name__ == "__main__":

@@ -90,7 +90,7 @@ CASES = [
     ),
     Case(
         "dynamic",
-        small(DynamicEmbedding, n_iter=3, random_state=0),
+        small(DynamicEmbedding, n_iter=3, frequencies="sums", random_state=0),
         data=EVENTS,
         other_data=OTHER_EVENTS,
         fits_sentences=False,

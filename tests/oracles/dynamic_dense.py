@@ -208,6 +208,22 @@ def link_rates(
     return np.exp(logs), there
 
 
+def link_probabilities(
+    tables: Sequence[Any], gaps: Sequence[float], gap: float, mean: Any, cov: Any, weights: Any
+) -> Any:
+    """π (1 − e^{−λ}) times one factor, by which all together are Σ π v e^{−κ/n}, n the steps a row was present at."""
+    rates, there = link_rates(tables, gaps, gap, mean, cov, weights)
+    out = there[:, None] * -np.expm1(-rates)
+    unit = float(np.median(gaps[1:]))
+    many = np.minimum(presence(tables, [g / unit for g in gaps], gap / unit)[1], 0.95 * out.shape[1])
+    links, few = 0.0, 0.0
+    for i, (p, v) in enumerate(zip(there, many, strict=True)):
+        links += p * v
+        few += p * v / sum(t[i].sum() > 0 for t in tables)
+    factor = links * np.exp(-0.83 * few / links) / out.sum()
+    return out * min(factor, 0.98 / out.max())
+
+
 def free_probabilities(counts: Any, x: Any) -> Any:
     """p(i, j) = a_i b_j e^{−|x_i − x_j|²} with the table's sums, scaled by turns, slowly."""
     a = len(counts)

@@ -15,7 +15,7 @@ from undertow.errors import InputError
 from undertow.view.map_geometry import (
     balance,
     census,
-    chance_distance,
+    chance_offsets,
     check_map,
     extent,
     label_order,
@@ -63,21 +63,21 @@ def test_covariances_turn_with_the_positions() -> None:
 @pytest.mark.parametrize("d", [1, 3])
 def test_chance_distance_is_where_the_model_has_no_opinion(d: int) -> None:
     data = sample_map(n_rows=300, n_columns=5, d=d)  # rows enough for two parts
-    for t, chance in enumerate(chance_distance(data)):
+    for t, offsets in enumerate(chance_offsets(data)):
         x, w = data.positions[t], data.weights[t]
         pairs = ((i, j) for i in range(300) for j in range(300, 305))
         Z = sum(w[i] * w[j] * math.exp(-((x[i] - x[j]) ** 2).sum()) for i, j in pairs)
-        assert_allclose(math.exp(-(chance**2)) / Z, 1, rtol=1e-9)
+        assert_allclose(math.exp(-offsets[0] - offsets[-1]) / Z, 1, rtol=1e-9)
 
 
 def test_chance_distance_is_finite_whatever_the_map() -> None:
     data = sample_map()
-    assert np.isfinite(chance_distance(data._replace(weights=np.zeros_like(data.weights)))).all()
+    assert np.isfinite(chance_offsets(data._replace(weights=np.zeros_like(data.weights)))).all()
     assert np.isfinite(plane(data._replace(weights=np.zeros_like(data.weights))).positions).all()
-    assert np.isfinite(chance_distance(data._replace(kinds=["authors"] * len(data.names)))).all()
-    assert_allclose(chance_distance(data._replace(positions=np.zeros_like(data.positions))), 0, atol=1e-6)
+    assert np.isfinite(chance_offsets(data._replace(kinds=["authors"] * len(data.names)))).all()
+    assert_allclose(chance_offsets(data._replace(positions=np.zeros_like(data.positions))), 0, atol=1e-6)
     far = data._replace(positions=data.positions + 1e3 * (np.array(data.kinds) == "words")[:, None])
-    assert_allclose(chance_distance(far), 1e3 * np.sqrt(2), rtol=0.01)  # exp(−10⁶) is 0 to a computer
+    assert_allclose(np.sqrt(2 * chance_offsets(far)), 1e3 * np.sqrt(2), rtol=0.01)  # exp(−10⁶) is 0 to a computer
 
 
 def test_times_stand_by_their_numbers() -> None:

@@ -106,3 +106,10 @@ def test_the_page_says_what_it_shows() -> None:
     assert " in 1990" in map_page(sample_map(n_times=1))
     with pytest.raises(InputError, match="title"):
         map_page(sample_map(), title=" ")
+
+
+def test_the_help_says_whether_ellipses_can_be_trusted() -> None:
+    data = sample_map()
+    trusted, not_so = map_page(data), map_page(data._replace(calibrated=False))
+    assert "held about 90 %" in trusted and "overconfident" not in trusted and "forms a ring" not in trusted
+    assert "overconfident" in not_so and "forms a ring" in not_so

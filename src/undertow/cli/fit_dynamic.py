@@ -18,6 +18,11 @@ OPTIONS: Options = {
     ),
     "--iterations": ("n_iter", click.IntRange(1), "Maximum number of iterations that learn the drift."),
     "--drift": ("drift", float, "Variance of a step; learned by default."),
+    "--frequencies": (
+        "frequencies",
+        click.Choice(["auto", "free", "sums"]),
+        "Fitted to each step, or its sums; auto means free for a map to look at.",
+    ),
     "--tempering": ("tempering", float, "Weight of a count as evidence; by default chosen by --purpose."),
     "--burstiness": ("burstiness", float, "Damping of repeated counts; by default chosen by --purpose."),
     "--covariance": ("covariance", click.Choice(["auto", "full", "blocks"]), "Joint, or one block per entity."),

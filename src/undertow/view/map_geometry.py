@@ -121,12 +121,15 @@ def _power(S: F64, exponent: float) -> F64:
     return out
 
 
-def chance_distance(data: MapData) -> F64:
-    """(T,) the distance at which an entity of the first kind and one of the second meet just as often as by chance.
+def chance_offsets(data: MapData) -> F64:
+    """(T, n) o: an entity i of the first kind and j of the second meet just as often as by chance where d² = o_i + o_j.
 
-    The model's p(i, j) = p_i p_j exp(−d²) / Z is p_i p_j where d² = −log Z. All distances of a time may grow together
-    at nearly no cost to the fit, because Z changes with them: a pair is near or far only relative to this distance.
+    Without offsets of its own a map has the sums for frequencies, p(i, j) = p_i p_j exp(−d²) / Z, and half of −log Z is
+    the o of each. All distances of a time may grow together at nearly no cost to the fit: a pair is near or far only
+    relative to chance.
     """
+    if data.offsets is not None:
+        return data.offsets
     first = np.array([kind == data.kind_names[0] for kind in data.kinds])
     second = ~first
     if first.all() or second.all():
@@ -135,8 +138,7 @@ def chance_distance(data: MapData) -> F64:
         _log_mean_affinity(x[first], w[first], x[second], w[second])
         for x, w in zip(data.positions, data.weights, strict=True)
     ]
-    chance: F64 = np.sqrt(np.maximum(-np.array(log_Z), 0.0))
-    return chance
+    return np.repeat(np.maximum(-np.array(log_Z), 0.0)[:, None] / 2, len(first), axis=1)
 
 
 def _log_mean_affinity(x: F64, w_x: F64, y: F64, w_y: F64) -> float:

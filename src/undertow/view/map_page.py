@@ -13,12 +13,27 @@ from numpy.typing import NDArray
 
 from undertow.models.dynamic.map_data import MapData
 from undertow.view.document import base64_codes, clean, digits, document, fill, save_page, text
-from undertow.view.map_geometry import Plane, balance, census, chance_distance, check_map, plane
+from undertow.view.map_geometry import Plane, balance, census, chance_offsets, check_map, plane
 
 # one scope, in this order
 SCRIPTS = (
     *("dom.js", "data.js", "camera.js", "state.js", "labels.js", "draw.js", "charts.js", "panel.js"),
     *("ribbon.js", "combobox.js", "search.js", "controls.js", "pointer.js", "start.js"),
+)
+
+# what the help says of ellipses, where frequencies were fitted and where they are sums
+CALIBRATED = (
+    "On maps simulated from the model, bands of 90 % held about 90 % of the true values. Much of an ellipse is "
+    "common to all dots, as the scale of the map is uncertain: how often two occur together, “2× chance”, is known "
+    "better than their distance."
+)
+OVERCONFIDENT = (
+    "This map is overconfident, because it takes the sums of a time as frequencies: compare ellipses with one another, "
+    "and do not take the 90 % literally."
+)
+RING = (
+    "There one kind often forms a ring around the other, because the model takes the sums of a time as frequencies: "
+    "how often each occurs is given, so that none can be closer to all others than the rest."
 )
 
 
@@ -56,6 +71,8 @@ def map_page(map_data: MapData, *, title: str | None = None) -> str:
         "lead": text(_lead(map_data)),
         "axes": text(_axes_note(map_data, shown)),
         "band": text(_band_note(map_data)),
+        "ellipses": text(CALIBRATED if map_data.calibrated else OVERCONFIDENT),
+        "ring": "" if map_data.calibrated else text(RING),
         "circle": " and the dotted circle around the dot pinned last" if shown.positions.shape[-1] == 2 else "",
     }
     body = fill("map.html", parts)
@@ -74,7 +91,7 @@ def _payload(data: MapData, shown: Plane) -> dict[str, Any]:
         "positions": _linear(shown.positions),
         "sd": _logarithmic(sd),
         "weights": _logarithmic(data.weights),
-        "chance": digits(chance_distance(data)),
+        "offsets": _linear(chance_offsets(data)),
         "pairs": [
             {
                 "i": int(p.i),

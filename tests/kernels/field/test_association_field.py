@@ -86,3 +86,29 @@ def test_dispersion_is_that_of_all_pairs() -> None:
     mu = counts.sum() * dense.free_probabilities(counts, x)
     expected = ((counts - mu) ** 2).sum() / counts.sum()
     np.testing.assert_allclose(dispersion([table, None], np.array([x, x])).pearson, expected, rtol=1e-7)
+
+
+def test_tables_in_parts_are_balanced_too() -> None:
+    """Two groups that hardly meet: scaling by turns alone would take thousands of rounds."""
+    rng = np.random.default_rng(0)
+    for a, w in ((4, 9), (9, 4)):
+        X, Y = (rng.standard_normal((n, 2)) + 2.5 * (np.arange(n) % 2)[:, None] for n in (a, w))
+        p, r = rng.dirichlet(np.full(a, 3.0)), rng.dirichlet(np.full(w, 3.0))
+        log_a, log_b, q = association.balance(X, Y, p, r)
+        np.testing.assert_allclose(q.sum(axis=1), p, rtol=1e-7)
+        np.testing.assert_allclose(q.sum(axis=0), r, rtol=1e-7)
+        squares = ((X[:, None] - Y) ** 2).sum(axis=2)
+        np.testing.assert_allclose(q, np.exp(log_a[:, None] + log_b - squares), rtol=1e-7, atol=1e-12)
+
+
+def test_the_slope_of_a_log_ratio_is_its_derivative() -> None:
+    rng = np.random.default_rng(0)
+    for a, w in ((5, 7), (7, 5)):
+        x = rng.standard_normal((a + w, 2))
+        p, r = rng.dirichlet(np.full(a, 3.0)), rng.dirichlet(np.full(w, 3.0))
+        slope = association.log_ratio_slope(x[:a], x[a:], p, r, 1, 2)
+        for k in np.ndindex(x.shape):
+            step = np.zeros_like(x)
+            step[k] = 1e-5
+            up, down = (np.log(association.balance(z[:a], z[a:], p, r)[2][1, 2]) for z in (x + step, x - step))
+            np.testing.assert_allclose(slope[k], (up - down) / 2e-5, atol=1e-6)

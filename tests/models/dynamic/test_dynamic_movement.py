@@ -90,7 +90,7 @@ def test_a_movement_map_is_made_once() -> None:
 def test_frames_are_those_in_which_everything_moves_least() -> None:
     """No turn or shift of a whole frame brings it nearer to its neighbours, as the drift measures nearness."""
     model = DynamicEmbedding(2, random_state=0, n_iter=3, tol=1e-9).fit(drifting_rows(0, T=5))
-    x, drift = model.map_data().positions, model._fitted.noise.drift
+    x, drift = model._movement_map().smoothed.means, model._movement_map().noise.drift
     turn = x @ np.array([[0.0, 1.0], [-1.0, 0.0]])
     for common in [turn, *(np.broadcast_to(e, x.shape) for e in np.eye(2))]:
         for t in range(1, len(x) - 1):

@@ -10,6 +10,7 @@ from undertow.models.dynamic import links
 from undertow.models.dynamic.links import (
     PRESENCE_MAP_PRECISION,
     RowSums,
+    expected_links,
     fit_log_odds,
     forecast_presence,
     learn_presence_map,
@@ -75,3 +76,12 @@ def test_few_steps_leave_the_forecast_as_it_is() -> None:
     np.testing.assert_array_equal(learn_presence_map(RowSums(two, two, (two > 0) * 1.0), [1.0, 1.0]), [0.0, 1.0])
     p = np.array([0.1, 0.5, 0.97])
     np.testing.assert_allclose(mapped_presence(p, np.array([0.0, 1.0])), p, rtol=1e-12)
+
+
+def test_whoever_is_frequent_thanks_to_few_steps_is_expected_to_meet_fewer() -> None:
+    presence, degree = np.array([0.5, 0.5]), np.array([4.0, 4.0])
+    often, once = np.ones((10, 2)), np.zeros((10, 2))
+    once[3] = 1
+    few, many = (expected_links(presence, degree, degrees) for degrees in (once, often))
+    np.testing.assert_allclose([few, many], [4 * np.exp(-0.83), 4 * np.exp(-0.083)], rtol=1e-12)
+    assert expected_links(np.zeros(2), degree, once) == 0

@@ -32,6 +32,7 @@ class CovarianceForm(Protocol):
     def smooth(self, cov_filt: F64, cov_pred: F64, cov_next: F64) -> tuple[F64, F64, F64]: ...
     def blocks(self, cov: F64, n: int) -> F64: ...
     def difference(self, cov: F64, i: int, j: int, d: int) -> F64: ...
+    def variance(self, cov: F64, at: I64, slope: F64) -> float: ...
 
 
 class FullCovariance:
@@ -93,6 +94,12 @@ class FullCovariance:
         out: F64 = cov[a, a] + cov[b, b] - cov[a, b] - cov[b, a]
         return out
 
+    def variance(self, cov: F64, at: I64, slope: F64) -> float:
+        """Variance of Σ slope·x over the entities `at`."""
+        full = np.zeros((len(cov) // slope.shape[1], slope.shape[1]))
+        full[at] = slope
+        return float(full.ravel() @ cov @ full.ravel())
+
 
 class BlockCovariance:
     """One block per entity: linear in n. Its precision is conditional on the positions of the other entities."""
@@ -138,6 +145,9 @@ class BlockCovariance:
     def difference(self, cov: F64, i: int, j: int, d: int) -> F64:
         out: F64 = cov[i] + cov[j]
         return out
+
+    def variance(self, cov: F64, at: I64, slope: F64) -> float:
+        return float(np.einsum("ni,nij,nj->", slope, cov[at], slope))
 
 
 FORMS: dict[str, CovarianceForm] = {"full": FullCovariance(), "blocks": BlockCovariance()}

@@ -128,6 +128,38 @@ def log_likelihood(table: Table, X: F64, Y: F64, *, beta: float = 1.0, n_threads
     return float(value), -scale * (2 * np.concatenate((rows, columns)) + np.outer(weights, offset))
 
 
+def meeting_offsets(table: Table, x: F64, n_rows: int) -> F64:
+    """(n,) o of log p(i, j)/(p̄_i p̄_j) = o_i + o_j − |x_i − x_j|², from the positions (n, d) of all entities.
+
+    With the sums as frequencies half of −log Z each. With free ones o_i = log a_i/p̄_i = −log Σ_j b_j e^{−|x_i − x_j|²},
+    which is defined for entities without counts as well.
+    """
+    X, Y = x[table.rows], x[table.columns]
+    if not table.free_frequencies:
+        return np.full(len(x), -0.5 * float(np.log(field_sums(X, Y, table.p_rows, table.p_columns).Z)))
+    log_a, log_b, _ = association.balance(X, Y, table.p_rows, table.p_columns)
+    # between rows and columns a constant is free: both kinds have the same mean o
+    constant = 0.5 * float(table.p_columns @ (log_b - np.log(table.p_columns)))
+    constant -= 0.5 * float(table.p_rows @ (log_a - np.log(table.p_rows)))
+    rows, columns = association.log_partners(x[:n_rows], Y, log_b), association.log_partners(x[n_rows:], X, log_a)
+    return np.concatenate((rows + constant, columns - constant))
+
+
+UNSEEN = 1e-6  # share of an entity without counts, for the derivative of how often it would meet another
+
+
+def affinity_slope(table: Table, x: F64, i: int, j: int) -> tuple[I64, F64]:
+    """Entities, and derivatives (entities, d) of log p(i, j)/(p̄_i p̄_j) by their positions, with free frequencies."""
+    (rows, p_rows), (columns, p_columns) = (
+        (present, p) if k in present else (np.append(present, k), np.append(p, UNSEEN))
+        for k, present, p in ((i, table.rows, table.p_rows), (j, table.columns, table.p_columns))
+    )
+    p_rows, p_columns = p_rows / p_rows.sum(), p_columns / p_columns.sum()
+    row, column = int(np.flatnonzero(rows == i)[0]), int(np.flatnonzero(columns == j)[0])
+    slope = association.log_ratio_slope(x[rows], x[columns], p_rows, p_columns, row, column)
+    return np.concatenate((rows, columns)), slope
+
+
 def base_rate(table: Table) -> float:
     """Σ p̄_ij (log p̄_i + log p̄_j): the part of the log-likelihood due to the marginals alone."""
     return float(table.p_rows @ np.log(table.p_rows) + table.p_columns @ np.log(table.p_columns))

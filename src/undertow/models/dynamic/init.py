@@ -139,6 +139,7 @@ def initial_paths(
     settings: Settings,
     rng: np.random.Generator,
     variance: float | None = None,
+    free_frequencies: bool = False,
 ) -> list[F64]:
     """Initial paths: the static map at every step, and a map of each half of the steps, rotated onto each other.
 
@@ -148,7 +149,7 @@ def initial_paths(
     out = [np.repeat(static[None], T, axis=0)]
     halves = []
     for part in (counts[: T // 2], counts[T // 2 :]):
-        table = make_table(sum(part), n_rows) if part else None
+        table = make_table(sum(part), n_rows, free_frequencies) if part else None
         if table is None:
             return out
         start = correspondence_analysis(table, static.shape[0], static.shape[1], rng)

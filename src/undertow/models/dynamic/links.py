@@ -11,6 +11,10 @@ positions lower the rate), and that it met before (m_ij is the number of past me
 coordinates cannot represent every habit of an author). The weights a, b, c and r are learned on the last training step
 (`link_model`); pairs that never met have weights of their own, without r. Half of the difference between a row's sum of
 1 − e^{−λ} and v_i is corrected: with full calibration, positions could not predict which rows meet few columns.
+
+All probabilities are then multiplied by one factor, so that their sum is the expected number of links,
+Σ π_i v_i e^{−κ/n}. Rows are often on the map because they are frequent, and whoever is so thanks to few steps will be
+so less: 1/n is the mean over the expected links of one over the number of steps at which their row was present.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from numpy.typing import NDArray
 
 from undertow.errors import InputError
 from undertow.kernels.field.cooccurrence import Table as CountTable
-from undertow.kernels.field.cooccurrence import field_sums
+from undertow.kernels.field.cooccurrence import meeting_offsets
 from undertow.kernels.types import F32, F64
 from undertow.models.dynamic.filter import Belief, predict
 from undertow.models.dynamic.state import FittedMap
@@ -44,7 +48,9 @@ PRESENCE_DECAY, PRESENCE_PSEUDO_STEPS = 0.8, (0.1, 0.9)  # of having been presen
 DEGREE_DECAY, DEGREE_PSEUDO_STEPS = 0.7, 0.5  # of the number of columns met; pseudo-steps with the average number
 PRESENCE_MAP_STEPS = 6  # of the last training steps, as many at most teach the map of the log-odds of presence
 PRESENCE_MAP_PRECISION = (5.0, 50.0)  # of its prior, α ~ N(0, 1/5) and β ~ N(1, 1/50): few rows leave it as it is
+TOTAL_REGRESSION = 0.83  # κ; explains the links of the next steps of LREC, ACL, EMNLP and NIPS up to 1990
 MOST_PRESENT = 0.98  # probability of a row's presence
+FULL_ROW = 0.95  # share of the columns that a row meets at most
 ROW_CALIBRATION = 0.5  # share of a row's difference from v_i that is corrected
 PAIRS_PER_BLOCK = 1 << 21  # pairs computed at a time
 MAX_LISTED_PAIRS = 1 << 22  # that predict_links lists without n=
@@ -73,8 +79,13 @@ def link_probabilities(fitted: FittedMap) -> F32:
     """(rows, columns) probability that a pair meets at the next step, one median gap after the last."""
     events = fitted.events
     out = np.empty((len(events.row_names), len(events.column_names)), dtype=np.float32)
-    for part, presence, rates in next_rates(fitted, median_gap(events.gaps)):
+    activity = forecast_activity(events.tables, events.gaps, median_gap(events.gaps))
+    for part, presence, rates in next_rates(fitted, median_gap(events.gaps), activity):
         out[part] = presence * -np.expm1(-rates)
+    total = float(out.sum(dtype=np.float64))
+    if total > 0:
+        largest = float(out.max())
+        out *= np.float32(min(activity.expected_links / total, MOST_PRESENT / largest))
     return out
 
 
@@ -111,7 +122,7 @@ def log_likelihood(fitted: FittedMap, events: Events) -> float:
         table, own = fitted.tables[t], make_table(counts, fitted.entities.n_rows)
         assert own is not None
         if table is not None and set(own.present.tolist()) <= set(table.present.tolist()):
-            return mean_log_probability(with_counts(table, own), fitted.smoothed.means[t])
+            return mean_log_probability(with_counts(table, own), fitted.smoothed.means[t], fitted.entities.n_rows)
     total_rate, log_rate = 0.0, 0.0
     for part, presence, rates in next_rates(fitted, gap_after(fitted.events, time)):
         expected = presence * rates
@@ -129,13 +140,13 @@ def with_counts(table: CountTable, other: CountTable) -> CountTable:
     return table._replace(counts=counts, transposed=sp.csr_array(counts.T))
 
 
-def mean_log_probability(table: CountTable, x: F64) -> float:
-    """Mean log p(i, j) of the counts of a table under its own frequencies."""
+def mean_log_probability(table: CountTable, x: F64, n_rows: int) -> float:
+    """Mean log p(i, j) of the counts of a table under its own frequencies; x (n, d) of all entities."""
     pairs = table.counts.tocoo()
-    X, Y = x[table.rows], x[table.columns]
-    Z = field_sums(X, Y, table.p_rows, table.p_columns).Z
-    squares = ((X[pairs.row] - Y[pairs.col]) ** 2).sum(axis=1)
-    log_p = np.log(table.p_rows[pairs.row] * table.p_columns[pairs.col] / Z) - squares
+    i, j = table.rows[pairs.row], table.columns[pairs.col]
+    offsets = meeting_offsets(table, x, n_rows)
+    log_p = np.log(table.p_rows[pairs.row] * table.p_columns[pairs.col])
+    log_p += offsets[i] + offsets[j] - ((x[i] - x[j]) ** 2).sum(axis=1)
     return float((pairs.data * log_p).sum() / pairs.data.sum())
 
 
@@ -145,9 +156,10 @@ def predict_belief(fitted: FittedMap, gap: float) -> Belief:
     return predict(last, gap, fitted.noise, fitted.form)
 
 
-def next_rates(fitted: FittedMap, gap: float) -> Iterator[tuple[slice, F64, F64]]:
-    """Blocks of rows with their π and λ, a time `gap` after the last step."""
-    activity = forecast_activity(fitted.events.tables, fitted.events.gaps, gap)
+def next_rates(fitted: FittedMap, gap: float, activity: Activity | None = None) -> Iterator[tuple[slice, F64, F64]]:
+    """Blocks of rows with their π and λ, a time `gap` after the last step; `activity` is the forecast for then."""
+    if activity is None:
+        activity = forecast_activity(fitted.events.tables, fitted.events.gaps, gap)
     return rates_by_block(activity, predict_belief(fitted, gap), fitted.covariance, fitted.link_weights)
 
 
@@ -161,6 +173,7 @@ class Activity(NamedTuple):
     degree: F64  # (rows,) v
     log_popularity: F64  # (columns,) log q̂
     met: Any  # (rows, columns) sparse, m
+    expected_links: float  # of all pairs together
 
 
 def forecast_activity(tables: Sequence[Any], gaps: Sequence[float], gap: float) -> Activity:
@@ -176,7 +189,16 @@ def forecast_activity(tables: Sequence[Any], gaps: Sequence[float], gap: float) 
     presence, degree = forecast_presence(rows, gaps, gap)
     presence = mapped_presence(presence, learn_presence_map(rows, gaps))
     columns = forecast_shares(np.array([c.sum(axis=0) for c in damped]), gaps)
-    return Activity(presence, degree, np.log(columns), past_meetings(damped, gaps))
+    links = expected_links(presence, np.minimum(degree, FULL_ROW * len(columns)), rows.degrees)
+    return Activity(presence, degree, np.log(columns), past_meetings(damped, gaps), links)
+
+
+def expected_links(presence: F64, degree: F64, degrees: F64) -> float:
+    """Σ π v e^{−κ/n}, from the degrees (steps, rows) so far."""
+    links = presence * degree
+    total = float(links.sum())
+    steps = np.maximum((degrees > 0).sum(axis=0), 1)
+    return total * float(np.exp(-TOTAL_REGRESSION * float((links / steps).sum()) / max(total, 1e-300)))
 
 
 class RowSums(NamedTuple):
@@ -325,7 +347,7 @@ def log_rates(activity: Activity, squares: F64, weights: F64, part: slice = slic
     out: F64 = new[0] + new[1] * activity.log_popularity - new[2] * squares
     i, j = met.row, met.col
     out[i, j] = old[0] + old[1] * activity.log_popularity[j] - old[2] * squares[i, j] + old[3] * np.log1p(met.data)
-    degree = np.minimum(activity.degree[part], 0.95 * out.shape[1])
+    degree = np.minimum(activity.degree[part], FULL_ROW * out.shape[1])
     out += (ROW_CALIBRATION * _row_offsets(out, degree) + (1 - ROW_CALIBRATION) * np.log(degree))[:, None]
     return out
 

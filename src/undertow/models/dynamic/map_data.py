@@ -34,13 +34,17 @@ class MapData(NamedTuple):
     covariances: F32  # (T, n, d, d) smoothed covariances of the single entities
     weights: F64  # (T, n) share of its kind's counts at the time; 0: absent then
     pairs: list[MapPair] = []  # noqa: RUF012  # a NamedTuple's default is never written to
+    offsets: F64 | None = (
+        None  # (T, n) o: i and j meet e^{o_i + o_j − d²} times as often as by chance; None: by the sums
+    )
+    calibrated: bool = True  # whether covariances and bands hold what they say: the model fitted the frequencies
 
 
 def make_map_data(fitted: FittedMap, n_pairs: int) -> MapData:
     """The smoothed map, and the pairs whose share of counts changed most."""
     path, entities = fitted.smoothed, fitted.entities
     n = len(entities.names)
-    blocks = np.stack([fitted.form.blocks(c, n) for c in path.covs])
+    blocks = np.stack([fitted.entity_covariances(t) for t in range(len(path.covs))])
     return MapData(
         [str(t) for t in fitted.events.times],
         list(entities.names),
@@ -50,6 +54,8 @@ def make_map_data(fitted: FittedMap, n_pairs: int) -> MapData:
         blocks.astype(np.float32),
         fitted.shares,
         [_map_pair(fitted, i, j) for i, j in changing_pairs(fitted, n_pairs)],
+        fitted.offsets(False),
+        fitted.free_frequencies,
     )
 
 

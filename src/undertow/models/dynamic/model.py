@@ -77,6 +77,11 @@ class DynamicEmbedding(Estimator):
     drift
         Variance of a step, one number or (rows, columns). None learns it: from the evidence for purpose "look", by
         predicting the last training step for "predict".
+    frequencies
+        "free": fitted to each step together with the positions, so that positions say only who meets whom more often
+        than others do, and the 90 % bands hold what they say; "sums": the sums of each step, as in the paper, so that
+        distances follow observed shares most closely, with bands far too narrow; "auto": free for purpose "look" where
+        the steps have four rows and columns or more, and at most a million pairs.
     tempering
         β, the weight of a count as evidence; None means 1 for "look" and 0.1 for "predict".
     burstiness
@@ -113,6 +118,8 @@ class DynamicEmbedding(Estimator):
         (2,) variance of a step of rows and of columns.
     start_variance_
         Prior variance at the first step.
+    frequencies_
+        "free" or "sums".
     tempering_, burstiness_
         The values used.
     link_weights_
@@ -133,6 +140,7 @@ class DynamicEmbedding(Estimator):
         "purpose": Choice("auto", "look", "predict"),
         "n_iter": Whole(1),
         "drift": Checked(_drift_pair),
+        "frequencies": Choice("auto", "free", "sums"),
         "tempering": Number(1e-9, 1e9) | None,
         "burstiness": Number(0, 1e9) | None,
         "covariance": Choice("auto", "full", "blocks"),
@@ -152,6 +160,7 @@ class DynamicEmbedding(Estimator):
     start_variance_: float
     tempering_: float
     burstiness_: float
+    frequencies_: str
     link_weights_: F64
     _fitted: FittedMap
     _movement: FittedMap | None
@@ -163,6 +172,7 @@ class DynamicEmbedding(Estimator):
         purpose: str = "auto",
         n_iter: int = 10,
         drift: float | Sequence[float] | None = None,
+        frequencies: str = "auto",
         tempering: float | None = None,
         burstiness: float | None = None,
         covariance: str = "auto",
@@ -176,6 +186,7 @@ class DynamicEmbedding(Estimator):
         self.purpose = purpose
         self.n_iter = n_iter
         self.drift = drift
+        self.frequencies = frequencies
         self.tempering = tempering
         self.burstiness = burstiness
         self.covariance = covariance
@@ -189,6 +200,7 @@ class DynamicEmbedding(Estimator):
         return FitOptions(
             dim=int(self.dim),
             look=self.purpose == "look" or (self.purpose == "auto" and self.dim <= 3),
+            free={"auto": None, "free": True, "sums": False}[self.frequencies],
             n_iter=int(self.n_iter),
             drift=_drift_pair(self.drift),
             tempering=self.tempering,
@@ -291,6 +303,7 @@ class DynamicEmbedding(Estimator):
         self.start_variance_ = fitted.start_variance
         self.tempering_ = fitted.tempering
         self.burstiness_ = fitted.burstiness
+        self.frequencies_ = "free" if fitted.free_frequencies else "sums"
         self.link_weights_ = fitted.link_weights
         self._fitted = fitted
         self._movement = None

@@ -10,6 +10,7 @@ import scipy.special
 import scipy.stats
 from numpy.typing import NDArray
 
+from undertow.kernels.field.cooccurrence import affinity_slope
 from undertow.kernels.types import F64
 from undertow.models.dynamic.state import FittedMap
 from undertow.tables import Table
@@ -89,9 +90,7 @@ class Movers(Table[Mover]):
 def position(fitted: FittedMap, name: Any, time: Any, kind: str | None, filtered: bool) -> tuple[F64, F64]:
     """Mean (d,) and covariance (d, d) of an entity at a time."""
     i, t = fitted.entities.find(name, kind), fitted.step(time)
-    path = fitted.path(filtered)
-    blocks = fitted.form.blocks(path.covs[t], len(fitted.entities.names))
-    return path.means[t, i].copy(), blocks[i].copy()
+    return fitted.path(filtered).means[t, i].copy(), fitted.entity_covariances(t, filtered)[i].copy()
 
 
 def distance(fitted: FittedMap, a: Any, b: Any, filtered: bool = False) -> Timeline:
@@ -100,20 +99,40 @@ def distance(fitted: FittedMap, a: Any, b: Any, filtered: bool = False) -> Timel
 
 
 def affinity(fitted: FittedMap, a: Any, b: Any, filtered: bool = False) -> Timeline:
-    """−E|x_a − x_b|² − log Z at every step."""
+    """Log of how much more often two entities meet than by chance, at every step."""
+    i, j = sorted((fitted.entities.find(a), fitted.entities.find(b)))
+    offsets = fitted.offsets(filtered)
+    log_chance = offsets[:, i] + offsets[:, j]
+    if fitted.free_frequencies and i < fitted.entities.n_rows <= j:
+        x = fitted.path(filtered).means
+        value = log_chance - ((x[:, i] - x[:, j]) ** 2).sum(axis=1)
+        reach = scipy.stats.norm.ppf(BAND[1]) * np.sqrt(affinity_variances(fitted, i, j, filtered))
+        return Timeline(value, value - reach, value + reach)
     mean, cov = _difference(fitted, a, b, filtered)
-    log_Z = fitted.log_Z(filtered)
     low, high = squared_quantiles(mean, cov, BAND)
-    return Timeline(-squared_moments(mean, cov)[0] - log_Z, -high - log_Z, -low - log_Z)
+    return Timeline(log_chance - squared_moments(mean, cov)[0], log_chance - high, log_chance - low)
+
+
+def affinity_variances(fitted: FittedMap, i: int, j: int, filtered: bool) -> F64:
+    """(T,) variance, to first order, of o_i + o_j − |x_i − x_j|² for row i and column j with free frequencies.
+
+    The frame changes distances and offsets alike, and this not at all. A step without data has that of the step before.
+    """
+    path, out = fitted.path(filtered), np.zeros(len(fitted.tables))
+    for t, table in enumerate(fitted.tables):
+        if table is None:
+            out[t] = out[t - 1] if t else 0.0
+            continue
+        at, slope = affinity_slope(table, path.means[t], i, j)
+        out[t] = fitted.form.variance(path.covs[t], at, slope)
+    return out
 
 
 def _difference(fitted: FittedMap, a: Any, b: Any, filtered: bool) -> tuple[F64, F64]:
     """Means (T, d) and covariances (T, d, d) of x_a − x_b."""
     i, j = fitted.entities.find(a), fitted.entities.find(b)
-    path, form = fitted.path(filtered), fitted.form
-    d = path.means.shape[2]
-    cov = np.array([form.difference(c, i, j, d) if i != j else np.zeros((d, d)) for c in path.covs])
-    return path.means[:, i] - path.means[:, j], cov
+    means = fitted.path(filtered).means
+    return means[:, i] - means[:, j], fitted.difference_covariances(i, j, filtered)
 
 
 def squared_moments(mean: F64, cov: F64) -> tuple[F64, F64]:
@@ -151,17 +170,17 @@ def distance_band(mean: F64, cov: F64) -> Timeline:
 
 def nearest(fitted: FittedMap, name: Any, time: Any, n: int, kind: str | None, of: str | None) -> Table[Neighbor]:
     """The n entities nearest to one at a time, among those with events then."""
-    entities, form, path = fitted.entities, fitted.form, fitted.smoothed
+    entities = fitted.entities
     i, t = entities.find(name, kind), fitted.step(time)
-    x, count, d = path.means[t], len(entities.names), path.means.shape[2]
-    near = nearness(x, np.trace(form.blocks(path.covs[t], count), axis1=1, axis2=2), i)
+    x, count = fitted.smoothed.means[t], len(entities.names)
+    near = nearness(x, np.trace(fitted.entity_covariances(t), axis1=1, axis2=2), i)
     allowed = fitted.shares[t] > 0
     allowed[i] = False
     if of is not None:
         rows = np.arange(count) < entities.n_rows
         allowed &= rows if entities.side(of) == 0 else ~rows
     order = np.flatnonzero(allowed)[np.argsort(near[allowed], kind="stable")][: max(int(n), 0)]
-    squares = [((x[j] - x[i]) ** 2).sum() + np.trace(form.difference(path.covs[t], i, j, d)) for j in order]
+    squares = [((x[j] - x[i]) ** 2).sum() + np.trace(fitted.difference_covariances(i, j)[t]) for j in order]
     found = zip(order, squares, strict=True)
     return Table(
         Neighbor, (Neighbor(entities.names[j], entities.kind(j), float(np.sqrt(max(square, 0)))) for j, square in found)

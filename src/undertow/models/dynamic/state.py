@@ -11,9 +11,10 @@ import numpy as np
 
 from undertow.errors import InputError
 from undertow.kernels.field.beliefs import FORMS, CovarianceForm
-from undertow.kernels.field.cooccurrence import Table, field_sums
+from undertow.kernels.field.cooccurrence import Table, meeting_offsets
 from undertow.kernels.types import F64
-from undertow.models.dynamic.filter import Noise, Path, make_noise, smooth_path
+from undertow.models.dynamic.filter import Moves, Noise, Path, make_noise, smooth_path
+from undertow.models.dynamic.frame import FrameBelief, believe_frame, determined_shares, move_precisions
 from undertow.models.dynamic.tables import make_tables
 from undertow.text.event_times import clean_time
 from undertow.text.events import Events
@@ -76,6 +77,7 @@ class FittedMap:
     start_variance: float  # τ² at the first step
     tempering: float  # β
     burstiness: float  # k
+    free_frequencies: bool  # fitted with the positions, or the sums of each step
     link_weights: F64  # (2, 4), as `links.log_rates` takes them
 
     @property
@@ -95,16 +97,54 @@ class FittedMap:
         return make_noise(tuple(self.drift), self.start_variance, self.entities.n_rows, len(self.entities.names))
 
     @cached_property
+    def _smoothed(self) -> tuple[Path, Moves]:
+        return smooth_path(self.filtered, self.events.gaps, self.noise, self.form)
+
+    @cached_property
     def smoothed(self) -> Path:
-        return smooth_path(self.filtered, self.events.gaps, self.noise, self.form)[0]
+        return self._smoothed[0]
 
     def path(self, filtered: bool) -> Path:
         return self.filtered if filtered else self.smoothed
 
+    def frame(self, filtered: bool) -> FrameBelief | None:
+        """What the covariances of the path lack; None where frequencies are sums, which leave no frame open."""
+        if not self.free_frequencies:
+            return None
+        if filtered not in self._frames:
+            n, d = self.filtered_means.shape[1:]
+            precisions = move_precisions(self.events.gaps, self.noise)
+            path, moves = self._smoothed
+            shares = determined_shares(self.form.blocks(path.covs[0], n), moves.variance, precisions, d)
+            self._frames[filtered] = believe_frame(
+                self.path(filtered), self.entities.n_rows, precisions, shares,
+                given_entities=self.covariance == "blocks", last=filtered,
+            )  # fmt: skip
+        return self._frames[filtered]
+
+    @cached_property
+    def _frames(self) -> dict[bool, FrameBelief]:
+        return {}
+
+    def entity_covariances(self, t: int, filtered: bool = False) -> F64:
+        """(n, d, d) covariances of the positions at a step, the frame's uncertainty among them."""
+        cov, frame = self.path(filtered).covs[t], self.frame(filtered)
+        out = self.form.blocks(cov, len(self.entities.names))
+        return out if frame is None else out + frame.of_entities(t)
+
+    def difference_covariances(self, i: int, j: int, filtered: bool = False) -> F64:
+        """(T, d, d) covariances of x_i − x_j."""
+        path, frame = self.path(filtered), self.frame(filtered)
+        d = path.means.shape[2]
+        if i == j:
+            return np.zeros((len(path.covs), d, d))
+        out = np.array([self.form.difference(c, i, j, d) for c in path.covs])
+        return out if frame is None else out + frame.of_difference(i, j)
+
     @cached_property
     def tables(self) -> list[Table | None]:
         """One table per step, with repetitions damped."""
-        return make_tables(self.events, self.burstiness)
+        return make_tables(self.events, self.burstiness, self.free_frequencies)
 
     @cached_property
     def shares(self) -> F64:
@@ -116,19 +156,24 @@ class FittedMap:
         return out
 
     @cached_property
-    def _log_Z(self) -> dict[bool, F64]:
+    def _offsets(self) -> dict[bool, F64]:
         return {}
 
-    def log_Z(self, filtered: bool) -> F64:
-        """(T,) log normalizer at the filtered or smoothed means; a step without data has that of the step before."""
-        if filtered not in self._log_Z:
-            out, last = [], 0.0
-            for table, x in zip(self.tables, self.path(filtered).means, strict=True):
+    def offsets(self, filtered: bool) -> F64:
+        """(T, n) o at the filtered or smoothed means: log p(i, j)/(p̄_i p̄_j) = o_i + o_j − |x_i − x_j|².
+
+        An absent entity has the o that it would have if it were there; a step without data that of the step before.
+        """
+        if filtered not in self._offsets:
+            means = self.path(filtered).means
+            out = np.zeros(means.shape[:2])
+            for t, (table, x) in enumerate(zip(self.tables, means, strict=True)):
                 if table is not None:
-                    last = float(np.log(field_sums(x[table.rows], x[table.columns], table.p_rows, table.p_columns).Z))
-                out.append(last)
-            self._log_Z[filtered] = np.array(out)
-        return self._log_Z[filtered]
+                    out[t] = meeting_offsets(table, x, self.entities.n_rows)
+                elif t:
+                    out[t] = out[t - 1]
+            self._offsets[filtered] = out
+        return self._offsets[filtered]
 
     def step(self, time: Any) -> int:
         """The index of a time."""

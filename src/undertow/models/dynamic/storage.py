@@ -84,6 +84,7 @@ def to_scalars(fitted: FittedMap) -> dict[str, Any]:
         "start_variance": fitted.start_variance,
         "tempering": fitted.tempering,
         "burstiness": fitted.burstiness,
+        "free_frequencies": fitted.free_frequencies,
     }
 
 
@@ -114,6 +115,8 @@ def check_values(tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> 
             raise InputError(f"{name}={short(f[name])} is not positive.")
     if not f["burstiness"] >= 0:
         raise InputError(f"burstiness={short(f['burstiness'])} is negative.")
+    if not isinstance(f["free_frequencies"], bool):
+        raise InputError(f"free_frequencies={short(f['free_frequencies'])} is not true or false.")
     check_covariance(tensors["filtered_covariances"], "covariance of the positions", ROUNDING)
 
 
@@ -139,6 +142,7 @@ def from_tensors(tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> 
         start_variance=float(f["start_variance"]),
         tempering=float(f["tempering"]),
         burstiness=float(f["burstiness"]),
+        free_frequencies=bool(f["free_frequencies"]),
         link_weights=tensors["link_weights"],
     )
 

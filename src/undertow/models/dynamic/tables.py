@@ -15,7 +15,7 @@ from undertow.text.events import Events
 BURSTINESS = 10.0  # to predict: a second mention counts for a third of the first; best on NIPS up to 1993
 
 
-def make_table(counts: Any, n_rows: int) -> Table | None:
+def make_table(counts: Any, n_rows: int, free_frequencies: bool = False) -> Table | None:
     """The table of the entities that are present; columns are numbered after the n_rows rows. None without counts."""
     rows, columns = (np.flatnonzero(counts.sum(axis=axis) > 0) for axis in (1, 0))
     if not len(rows):
@@ -23,7 +23,8 @@ def make_table(counts: Any, n_rows: int) -> Table | None:
     small = sp.csr_array(counts[rows][:, columns], dtype=np.float64)
     total = float(small.sum())
     p_rows, p_columns = (np.asarray(small.sum(axis=axis), dtype=np.float64) / total for axis in (1, 0))
-    return Table(small, sp.csr_array(small.T), rows, columns + n_rows, total, p_rows, p_columns)
+    transposed = sp.csr_array(small.T)
+    return Table(small, transposed, rows, columns + n_rows, total, p_rows, p_columns, free_frequencies)
 
 
 def damp(counts: Any, burstiness: float) -> Any:
@@ -35,9 +36,9 @@ def damp(counts: Any, burstiness: float) -> Any:
     return out
 
 
-def make_tables(events: Events, burstiness: float) -> list[Table | None]:
+def make_tables(events: Events, burstiness: float, free_frequencies: bool = False) -> list[Table | None]:
     """One table per step, with repetitions damped."""
-    return [make_table(damp(t, burstiness), len(events.row_names)) for t in events.tables]
+    return [make_table(damp(t, burstiness), len(events.row_names), free_frequencies) for t in events.tables]
 
 
 # --- events ---------------------------------------------------------------------------------------------

@@ -76,7 +76,8 @@ function shares({ probability, of, by }) {
 function pairChart(pair) {
   const { series } = pair, counted = series.probability !== null;
   const foot = counted ? CHART.end : CHART.bottom;
-  const met = KIND[pair.i] !== KIND[pair.j], shown = met ? DATA.chance : []; // two of a kind are not counted together
+  const met = KIND[pair.i] !== KIND[pair.j]; // two of a kind are not counted together
+  const shown = met ? DATA.times.map((_, f) => chance(f, pair.i, pair.j)) : [];
   const [base, top] = bounds([...series.low, ...shown], [...series.high, ...shown]);
   const y = (v) => CHART.bottom - ((CHART.bottom - CHART.top) * (v - base)) / (top - base);
   const chart = svg("svg", { viewBox: `0 0 ${CHART.width} ${foot + 18}`, role: "img", "aria-label": describe(pair) });
@@ -84,7 +85,7 @@ function pairChart(pair) {
   for (const v of [base, top]) chart.append(...axis(y(v), String(Number(v.toPrecision(3)))));
   chart.append(
     svg("path", { class: "band", d: path([...points(series.high, y), ...points(series.low, y).reverse()]) + "Z" }),
-    ...(met ? [svg("path", { class: "chance", d: path(points(DATA.chance, y)) })] : []),
+    ...(met ? [svg("path", { class: "chance", d: path(points(shown, y)) })] : []),
     svg("path", { class: "curve", d: path(points(series.mean, y)) }),
   );
   if (counted) chart.append(...unseen(pair, CHART.low, CHART.end), ...shares(series));

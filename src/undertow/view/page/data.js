@@ -11,6 +11,7 @@ const POS = linear(DATA.positions);      // (T, N, D)
 const SD = logarithmic(DATA.sd);         // (T, N, D) standard deviations along the axes
 const RHO = DATA.correlation ? linear(DATA.correlation) : null; // (T, N) of the two axes shown
 const WEIGHT = logarithmic(DATA.weights); // (T, N); 0: not seen at the time
+const OFFSET = linear(DATA.offsets); // (T, N); two of different kinds meet exp(o + o − d²) times as often as by chance
 const Z_95 = 1.6448536269514722, RADIUS_90 = D === 1 ? Z_95 : 2.145966026289347;
 
 // Where each time stands between 0 and 1: by its number where all times are numbers in order, else evenly.
@@ -172,8 +173,20 @@ function folded(m, s) {
   return { mean, low: quantile(0.05), high: quantile(0.95) };
 }
 
-// How many times as often as by chance two of different kinds meet: exp(−d²)/Z, which is 1 at the chance distance.
-const lift = (f, i, j) => Math.exp(DATA.chance[f] ** 2 - squared(f, i, j));
+// How many times as often as by chance two of different kinds meet, which is 1 at the chance distance.
+const lift = (f, i, j) => Math.exp(OFFSET[f * N + i] + OFFSET[f * N + j] - squared(f, i, j));
+const chance = (f, i, j) => Math.sqrt(Math.max(0, OFFSET[f * N + i] + OFFSET[f * N + j]));
+
+// The chance distance of an entity from those of the other kind, on average over what was counted at the time.
+function chanceAround(f, i) {
+  let sum = 0, total = 0;
+  for (let j = 0; j < N; j++) {
+    if (KIND[j] === KIND[i]) continue;
+    sum += WEIGHT[f * N + j] * OFFSET[f * N + j];
+    total += WEIGHT[f * N + j];
+  }
+  return Math.sqrt(Math.max(0, OFFSET[f * N + i] + (total > 0 ? sum / total : OFFSET[f * N + i])));
+}
 
 // A pair over all times: the model's own numbers where it gave them, in either order.
 function pairSeries(i, j) {

@@ -133,7 +133,7 @@ function drawNamedEllipses(special) {
   ctx.globalCompositeOperation = "source-over";
 }
 
-// Around the active entity: what is of the other kind and inside meets it more often than by chance.
+// Around the active entity: what is of the other kind and inside meets it more often than by chance, as a rule.
 function drawChance() {
   const i = active();
   if (D !== 2 || i < 0 || !visible(i) || state.layout !== "distances") return;
@@ -141,7 +141,9 @@ function drawChance() {
   ctx.lineWidth = 1;
   ctx.setLineDash([2, 4]);
   ctx.beginPath();
-  ctx.arc(screenX(now.x[i]), screenY(now.y[i]), between(DATA.chance) * camera.scale, 0, 2 * Math.PI);
+  const f = Math.min(Math.floor(state.time), T - 1), g = Math.min(f + 1, T - 1), part = state.time - f;
+  const radius = (1 - part) * chanceAround(f, i) + part * chanceAround(g, i);
+  ctx.arc(screenX(now.x[i]), screenY(now.y[i]), radius * camera.scale, 0, 2 * Math.PI);
   ctx.stroke();
   ctx.setLineDash([]);
 }

@@ -1,7 +1,7 @@
 // Begin. `window.undertow` lets tests, and the curious, look at what is drawn.
 
 window.undertow = Object.freeze({
-  names: NAMES, times: DATA.times, state, camera, distance, nearest, pairSeries, ellipse, lift, chance: DATA.chance,
+  names: NAMES, times: DATA.times, state, camera, distance, nearest, pairSeries, ellipse, lift, chance,
   get pictures() { return pictures; },
   labels: () => labels.shown.map(({ i, x0, x1, y0, y1 }) => ({ name: NAMES[i], x0, x1, y0, y1 })),
   dot: (i) => ({ x: screenX(now.x[i]), y: screenY(now.y[i]), weight: now.weight[i] }),
