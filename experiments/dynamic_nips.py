@@ -373,7 +373,7 @@ def quick(events: Events) -> int:
     names = [sorted({pair[k] for pair in PAIRS}) for k in (0, 1)]
     top = events.select(n_rows=20, n_columns=100)
     chosen = only(events, sorted({*top.row_names, *names[0]}), sorted({*top.column_names, *names[1]}))
-    model = DynamicEmbedding(2, random_state=0, n_iter=4).fit(chosen)
+    model = DynamicEmbedding(2, random_state=0, n_iter=4, frequencies="sums").fit(chosen)
     for row, column in PAIRS:
         line = model.distance(("row", row), ("column", column)).mean
         rank = float(spearmanr(line, model.empirical(row, column))[0])

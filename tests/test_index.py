@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,15 @@ from contract.cases import SENTENCES
 from sentences import is_one_sentence
 from undertow import HMM
 from undertow.errors import InputError
-from undertow.index import TokenPlace, VectorIndex, index_tokens, nearest_candidates, unit_rows
+from undertow.index import (
+    CANDIDATES,
+    TokenPlace,
+    VectorIndex,
+    graph_candidates,
+    index_tokens,
+    nearest_candidates,
+    unit_rows,
+)
 
 
 def plain(vectors: np.ndarray, query: np.ndarray, n: int) -> list[int]:
@@ -119,3 +128,32 @@ def test_queries_with_too_few_candidates_are_compared_with_all() -> None:
     rows, _ = nearest_candidates(vectors, queries, candidates, 3)
     assert rows[0].tolist() == np.argsort(-(vectors @ queries[0]))[:3].tolist()
     assert rows[1].tolist() == np.argsort(-(vectors[:8] @ queries[1]))[:3].tolist()
+
+
+def test_the_graph_is_asked_for_more_than_are_wanted_and_may_find_fewer() -> None:
+    class Graph:
+        def search(self, queries: Any, m: int, threads: int) -> Any:
+            self.asked = m
+            keys = np.tile(np.arange(m, dtype=np.uint64), (len(queries), 1))
+            return SimpleNamespace(keys=keys, counts=np.array([m, 2]))
+
+    graph, queries = Graph(), np.zeros((2, 3), dtype=np.float32)
+    found = graph_candidates(graph, queries, 5, 1000)
+    assert graph.asked == CANDIDATES * 5 > 5
+    assert found[0].tolist() == list(range(graph.asked))
+    assert found[1].tolist() == [0, 1] + [-1] * (graph.asked - 2)
+    graph_candidates(graph, queries, 5, 7)
+    assert graph.asked == 7
+
+
+def test_approximate_means_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    monkeypatch.setattr("undertow.index.neighbor_graph", lambda vectors: made.append(len(vectors)))
+    vectors = clustered(12)
+    VectorIndex(vectors)
+    assert made == []
+    VectorIndex(vectors, approximate=True)
+    model = HMM(2, n_iter=2, random_state=0).fit(SENTENCES)
+    index_tokens(model, SENTENCES)
+    index_tokens(model, SENTENCES, approximate=True)
+    assert made == [12, sum(map(len, SENTENCES))]

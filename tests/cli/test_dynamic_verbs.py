@@ -79,6 +79,12 @@ def test_movers_are_a_table_with_a_verdict(monkeypatch: pytest.MonkeyPatch) -> N
         "détente      words          0.50  0.0123\n"
         "2 of the 130 entities moved beyond noise between 1979 and 1997.\n"
     )
+    assert done.stderr.startswith("undertow: fitting the map on which movement is tested")
+    done = run("movers", "m", "--json")
+    found = json.loads(done.stdout)
+    assert found["verdict"].startswith("2 of the 130") and not done.stderr
+    assert found["movers"] == [mover._asdict() for mover in model.movers(20)]
+    assert found["movers"][0]["name"] == "China\t(PRC)"
 
 
 HOSTILE = ["</script><img src=x onerror=alert(1)>", 'a "quoted", name', "tab\there", "line\nend", "=1+1", "ü ✓ 漢 שלום"]
