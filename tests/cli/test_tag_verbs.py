@@ -77,7 +77,8 @@ def test_each_model_is_read_as_the_options_say(place: Path, tmp_path: Path) -> N
     assert "clusters" in made.stdout and load(tmp_path / "news.clusters").n_clusters == 4
     models = [place / "news.lds", tmp_path / "news.clusters", tmp_path / "news.hmm", tmp_path / "news.hmm"]
     done = run(
-        *("tag", "train", place / "train.conllu", "--tags", "xpos", "-o", tmp_path / "t", "--pieces", "--scale", 3),
+        *("tag", "train", place / "train.conllu", "--tags", "xpos", "-o", tmp_path / "t", "--pieces"),
+        *(x for scale in (3, 0.5, 2, 1) for x in ("--scale", scale)),
         *(x for model in models for x in ("--model", model)),
         *("--view", "type", "--view", "path", "--view", "posterior", "--view", "states"),
         *(x for window in (0, 0, 0, 1) for x in ("--model-window", window)),
@@ -88,7 +89,7 @@ def test_each_model_is_read_as_the_options_say(place: Path, tmp_path: Path) -> N
     assert [(f.name, f.window, f.pieces) for f in tagger.features_] == [
         ("lds-vectors", 0, True), ("clusters-paths", 0, True), ("hmm-posteriors", 0, True), ("hmm-states", 1, True),
     ]  # fmt: skip
-    assert tagger.features_[0].view == "type" and tagger.features_[0].scale == 3.0
+    assert tagger.features_[0].view == "type" and [f.scale for f in tagger.features_] == [3.0, 0.5, 2.0, 1.0]
     assert [f.casing for f in tagger.features_] == ["frequent", "known", "known", None]
     default = run(
         "tag", "train", place / "train.conllu", "--model", models[2], "--model", models[2], "-o", tmp_path / "d"

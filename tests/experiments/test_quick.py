@@ -33,6 +33,7 @@ NEEDS = {
     "tagging_default": (),
     "tagging_ner": (),
     "tagging_pos": (),
+    "tagging_representations": (),
 }
 NOT_EXPERIMENTS = {"pages", "report", "un_excerpt"}
 

@@ -140,6 +140,17 @@ def test_states_posteriors_and_paths() -> None:
     assert paths == [[{"1=0": 1.0, "4=0110": 1.0}, {"1=1": 1.0, "4=10": 1.0}, {}, {}]]
 
 
+def test_a_scale_multiplies_all_numbers_and_leaves_the_same_ones_out() -> None:
+    sentences = [["the", "bank"], ["a"], []]
+    for kind, model in ((States, Chain(2).fit()), (Posteriors, Chain().fit()), (Paths, Clusters().fit())):
+        plain, half = kind(model).features(sentences), kind(model, scale=0.5).features(sentences)
+        assert half == [[{name: value / 2 for name, value in token.items()} for token in s] for s in plain]
+        assert kind(model, scale=0.5).options()["scale"] == 0.5
+    whole, halves = (Posteriors(Chain().fit(), scale=s).vectors([["bank"]])[0] for s in (1.0, 0.5))
+    assert halves.tolist() == (whole / 2).tolist()
+    assert as_representation(Clusters().fit(), "path", scale=0.5).features([["bank"]])[0][0]["4=10"] == 0.5
+
+
 def test_a_model_gives_what_it_is_best_at(lds: LDS) -> None:
     assert isinstance(as_representation(lds), Vectors)
     chain = Chain().fit()
@@ -177,6 +188,7 @@ def test_anything_with_a_name_and_features_will_do() -> None:
         States,
         lambda lds: Vectors(lds, window=-1),
         lambda lds: Vectors(lds, scale=float("nan")),
+        lambda lds: Paths(Clusters().fit(), scale="half"),
         lambda lds: Vectors(Chain().fit(), "smooth"),
         lambda lds: Vectors(lds, respell="yes"),
         lambda lds: Vectors(lds, pieces="last"),

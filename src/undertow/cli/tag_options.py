@@ -78,7 +78,7 @@ def model_options(f: F) -> F:
             "scales",
             multiple=True,
             type=float,
-            help="Factor on vectors: one number for all, or one per --model.  [default: 1]",
+            help="Factor on what is read of a --model: one number for all, or one per --model.  [default: 1]",
         ),
         click.option(
             "--view",

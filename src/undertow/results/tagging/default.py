@@ -75,7 +75,7 @@ def default_parts(text: Corpus, random_state: Any, n_jobs: int | None) -> tuple[
         parts.append(
             Part(
                 clusters,
-                lambda m: Paths(m, window=2, pieces=True, casing="known"),
+                lambda m: Paths(m, window=2, pieces=True, casing="known", scale=0.5),
                 True,
                 3e-7 * n_words * n_clusters + 2e-6 * n_tokens,
             )
@@ -88,7 +88,12 @@ def default_parts(text: Corpus, random_state: Any, n_jobs: int | None) -> tuple[
         # from clusters, not at random: on 35,000 to 1.4 M tokens four passes from a random start did not help
         hmm = HMM(n_states, n_blocks=1, n_iter=4, n_chunks=8, init="clusters", **common)
         parts.append(
-            Part(hmm, lambda m: Posteriors(m, window=1, pieces=True, casing="known"), False, 6e-8 * n_tokens * n_states)
+            Part(
+                hmm,
+                lambda m: Posteriors(m, window=1, pieces=True, casing="known", scale=2.0),
+                False,
+                6e-8 * n_tokens * n_states,
+            )
         )
     else:
         left_out.append("HMM posteriors")

@@ -52,6 +52,8 @@ class ModelFeatures(abc.ABC):
     casing
         Whether a word may be looked up in another casing: "known" if the vocabulary does not have it, "frequent" also
         if another casing is more frequent (see `undertow.results.tagging.lookup`); None looks words up as they are.
+    scale
+        Factor on all numbers. A CRF has one penalty for all weights, so a small factor makes it trust them less.
 
     Raises
     ------
@@ -72,6 +74,7 @@ class ModelFeatures(abc.ABC):
         respell: bool | None = None,
         pieces: bool = False,
         casing: str | None = None,
+        scale: float = 1.0,
     ) -> None:
         if not hasattr(model, self.ability):
             raise InputError(
@@ -85,10 +88,13 @@ class ModelFeatures(abc.ABC):
         if pieces not in (True, False):
             raise InputError(f"pieces={pieces!r} must be True or False.")
         check_casing(casing)
+        if not (isinstance(scale, int | float) and np.isfinite(scale)):
+            raise InputError(f"scale={scale!r} must be a finite number.")
         self.model = model
         self.respell = respell
         self.pieces = pieces
         self.casing = casing
+        self.scale = scale
         self.name = name or f"{getattr(model, 'kind', type(model).__name__)}-{self.adapter}"
         self.window = window
         self._spelling: dict[str, list[str]] = {}  # the pieces of a token; mostly one
@@ -138,6 +144,7 @@ class ModelFeatures(abc.ABC):
             "respell": self.respell,
             "pieces": self.pieces,
             "casing": self.casing,
+            "scale": self.scale,
         }
 
     def __repr__(self) -> str:
@@ -213,9 +220,7 @@ class Vectors(ModelFeatures):
         A fitted model with the method `transform`.
     view
         A view of `transform`; None for its default.
-    scale
-        Factor on all numbers.
-    name, window, respell, pieces, casing
+    name, window, respell, pieces, casing, scale
         As for all representations; see `ModelFeatures`.
 
     Examples
@@ -234,23 +239,20 @@ class Vectors(ModelFeatures):
         model: Estimator,
         view: str | None = None,
         *,
-        scale: float = 1.0,
         name: str | None = None,
         window: int | None = 0,
         respell: bool | None = None,
         pieces: bool = False,
         casing: str | None = None,
+        scale: float = 1.0,
     ) -> None:
-        super().__init__(model, name=name, window=window, respell=respell, pieces=pieces, casing=casing)
-        if not (isinstance(scale, int | float) and np.isfinite(scale)):
-            raise InputError(f"scale={scale!r} must be a finite number.")
+        super().__init__(model, name=name, window=window, respell=respell, pieces=pieces, casing=casing, scale=scale)
         if view is not None and "view" not in signature(model.transform).parameters:  # type: ignore[attr-defined]
             raise InputError(f"{type(model).__name__} has one view of its vectors: leave out view={view!r}.")
         self.view = view
-        self.scale = scale
 
     def options(self) -> dict[str, Any]:
-        return {**super().options(), "view": self.view, "scale": self.scale}
+        return {**super().options(), "view": self.view}
 
     def vectors(self, sentences: Sentences) -> Arrays:
         """The numbers of the tokens as arrays.
@@ -289,7 +291,7 @@ class States(ModelFeatures):
     method
         How to decode, for models that know several ways. None is "posterior" for an HMM and "viterbi" for a
         FactorialHMM, whatever the default of `decode`: a saved tagger must read the states that it was trained on.
-    name, window, respell, pieces, casing
+    name, window, respell, pieces, casing, scale
         As for all representations; see `ModelFeatures`.
 
     Examples
@@ -313,8 +315,9 @@ class States(ModelFeatures):
         respell: bool | None = None,
         pieces: bool = False,
         casing: str | None = None,
+        scale: float = 1.0,
     ) -> None:
-        super().__init__(model, name=name, window=window, respell=respell, pieces=pieces, casing=casing)
+        super().__init__(model, name=name, window=window, respell=respell, pieces=pieces, casing=casing, scale=scale)
         if method is not None and "method" not in signature(model.decode).parameters:  # type: ignore[attr-defined]
             raise InputError(f"{type(model).__name__} decodes in one way: leave out method={method!r}.")
         self.method = method
@@ -345,8 +348,8 @@ class States(ModelFeatures):
         # one number for a layer and its state
         found, ids = np.unique(rows.astype(np.int64) * n_layers + np.arange(n_layers), return_inverse=True)
         names = [f"{c % n_layers}={c // n_layers}" if n_layers > 1 else str(c) for c in found.tolist()]
-        ones = np.ones(n * n_layers, dtype=np.float32)
-        return SparseRows(names, n_layers * np.arange(n + 1), ids.reshape(-1).astype(np.int64), ones)
+        values = np.full(n * n_layers, self.scale, dtype=np.float32)
+        return SparseRows(names, n_layers * np.arange(n + 1), ids.reshape(-1).astype(np.int64), values)
 
 
 def _flat(a: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -368,8 +371,8 @@ class Posteriors(ModelFeatures):
     model
         A fitted model with the method `posterior`.
     least
-        Smaller probabilities are left out.
-    name, window, respell, pieces, casing
+        Smaller probabilities are left out, whatever the scale.
+    name, window, respell, pieces, casing, scale
         As for all representations; see `ModelFeatures`.
 
     Examples
@@ -394,8 +397,9 @@ class Posteriors(ModelFeatures):
         respell: bool | None = None,
         pieces: bool = False,
         casing: str | None = None,
+        scale: float = 1.0,
     ) -> None:
-        super().__init__(model, name=name, window=window, respell=respell, pieces=pieces, casing=casing)
+        super().__init__(model, name=name, window=window, respell=respell, pieces=pieces, casing=casing, scale=scale)
         if not (isinstance(least, int | float) and 0 <= least < 1):
             raise InputError(f"least={least!r} must be a probability, at least 0 and below 1.")
         self.least = least
@@ -416,14 +420,18 @@ class Posteriors(ModelFeatures):
         list of float32 arrays (n_tokens, d)
             One for each sentence.
         """
-        arrays = self._ask(self.model.posterior, sentences)  # type: ignore[attr-defined]
-        return [_flat(np.asarray(a, dtype=np.float32)) for a in arrays]
+        return [p * np.float32(self.scale) for p in self._probabilities(sentences)]
 
     def sparse_rows(self, sentences: Sentences) -> SparseRows:
-        p = _side_by_side(self.vectors(sentences))
+        p = _side_by_side(self._probabilities(sentences))
         token, state = np.nonzero(p > self.least)
         bounds = np.searchsorted(token, np.arange(len(p) + 1))
-        return SparseRows([str(i) for i in range(p.shape[1])], bounds, state, p[token, state].astype(np.float32))
+        values = (p[token, state] * self.scale).astype(np.float32)
+        return SparseRows([str(i) for i in range(p.shape[1])], bounds, state, values)
+
+    def _probabilities(self, sentences: Sentences) -> Arrays:
+        arrays = self._ask(self.model.posterior, sentences)  # type: ignore[attr-defined]
+        return [_flat(np.asarray(a, dtype=np.float32)) for a in arrays]
 
 
 class Paths(ModelFeatures):
@@ -435,7 +443,7 @@ class Paths(ModelFeatures):
         A model with the method `path`, such as WordClusters.
     prefixes
         Lengths of the prefixes.
-    name, window, respell, pieces, casing
+    name, window, respell, pieces, casing, scale
         As for all representations; see `ModelFeatures`.
 
     Examples
@@ -459,8 +467,9 @@ class Paths(ModelFeatures):
         respell: bool | None = None,
         pieces: bool = False,
         casing: str | None = None,
+        scale: float = 1.0,
     ) -> None:
-        super().__init__(model, name=name, window=window, respell=respell, pieces=pieces, casing=casing)
+        super().__init__(model, name=name, window=window, respell=respell, pieces=pieces, casing=casing, scale=scale)
         self.prefixes = tuple(prefixes)
         if not self.prefixes or not all(isinstance(n, int) and n > 0 for n in self.prefixes):
             raise InputError(f"prefixes={self.prefixes!r} must be lengths of bit strings, such as (4, 6, 10, 20).")
@@ -475,7 +484,8 @@ class Paths(ModelFeatures):
         rows = [[known.setdefault(name, len(known)) for name in self._prefixes(word)] for word in types]
         ids = [i for word in words for i in rows[types[word]]]
         bounds = np.cumsum([0, *(len(rows[types[word]]) for word in words)])
-        return SparseRows(list(known), bounds, np.array(ids, dtype=np.int64), np.ones(len(ids), dtype=np.float32))
+        values = np.full(len(ids), self.scale, dtype=np.float32)
+        return SparseRows(list(known), bounds, np.array(ids, dtype=np.int64), values)
 
     def _prefixes(self, word: str) -> list[str]:
         try:

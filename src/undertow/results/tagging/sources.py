@@ -30,7 +30,7 @@ def as_representation(
 
     Without a view, a model with cluster paths is read by `Paths`; one with states by `Posteriors`, or by `States` if
     they are many or it has no posterior; any other by `Vectors`. The views "states" (or "viterbi"), "posterior" and
-    "path" name the adapters; any other is a view of the model's vectors. `scale` is for vectors alone.
+    "path" name the adapters; any other is a view of the model's vectors.
     """
     if not isinstance(source, Estimator):
         if isinstance(source, Representation):
@@ -39,7 +39,8 @@ def as_representation(
             f"features={type(source).__name__} is neither a fitted model nor a representation, an object with a name "
             "and features(sentences)."
         )
-    options: dict[str, Any] = {"pieces": pieces, "casing": casing, **({} if window is None else {"window": window})}
+    options: dict[str, Any] = {"pieces": pieces, "casing": casing, "scale": 1.0 if scale is None else scale}
+    options |= {} if window is None else {"window": window}
     if view in ("states", "viterbi") and hasattr(source, "decode"):
         knows_viterbi = "method" in signature(source.decode).parameters
         return States(source, method="viterbi" if view == "viterbi" and knows_viterbi else None, **options)
@@ -52,7 +53,7 @@ def as_representation(
         for adapter in adapters:
             if hasattr(source, adapter.ability):
                 return adapter(source, **options)
-    return Vectors(source, view, scale=1.0 if scale is None else scale, **options)
+    return Vectors(source, view, **options)
 
 
 def as_representations(features: Any, *, vectors: bool = False) -> list[Representation]:
