@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from undertow.constraints.kinds import Constraint as TextConstraint
 from undertow.engine import Engine, count_workers, open_engine
 from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError
@@ -498,6 +499,33 @@ class Grammar(Estimator):
             Per token; the end of each sentence is predicted too, but not counted as a token.
         """
         return float(np.exp(-self.score(X)))
+
+    @one_blas_thread()
+    def probability(self, constraint: TextConstraint) -> float:
+        """Exact probability that a sentence satisfies a constraint, whatever its length.
+
+        `Phrase("the river")` asks for an infix: a sentence that has these words one after the other somewhere.
+
+        Parameters
+        ----------
+        constraint
+            One of `undertow.constraints`, or several combined by `&`, `|` and `~`.
+
+        Returns
+        -------
+        float
+            The sum of p(sentence) over all sentences that satisfy it.
+
+        Raises
+        ------
+        InputError
+            If the constraint names a word that the model does not know, its automaton has more than 64 states, or the
+            sentences of the grammar have no finite mean length.
+        """
+        self._check_fitted()
+        from undertow.questions.sentences import probability
+
+        return probability(self.params_, self.vocabulary_, constraint)
 
     @one_blas_thread()
     def sample(self, n_tokens: int = 50, *, random_state: int | np.random.Generator | None = None) -> list[str]:
