@@ -197,6 +197,10 @@ def test_posteriors_are_those_of_all_derivations(model: Grammar) -> None:
     [tree] = small.trees([sentence])
     for c in tree.constituents:
         np.testing.assert_allclose(c.probability, expected.spans[c.begin, c.end], rtol=1e-6)
+    one, none, table = small.span_probabilities([["dog"], [], sentence])
+    assert one.tolist() == [[0.0, 1.0]] and none.shape == (0, 1)
+    for (i, j), probability in np.ndenumerate(table):
+        np.testing.assert_allclose(probability, expected.spans.get((i, j), 0.0), rtol=1e-6)
     symbols = {c.symbol for c in small.trees([sentence], "viterbi")[0].constituents}
     assert symbols <= {0, 1}
     parent = small.transform([sentence], "parent")[0]
@@ -227,6 +231,15 @@ def test_forms_of_a_tree() -> None:
     again = json.loads(json.dumps(tree.to_dict()))
     assert again["constituents"][1] == {"begin": 1, "split": 2, "end": 3, "symbol": 0, "probability": 0.75}
     assert Tree([], [], []).penn() == "()" and Tree(["a"], [], [2]).penn() == "(P2 a)"
+
+
+def test_nltk_reads_our_trees(model: Grammar) -> None:
+    nltk = pytest.importorskip("nltk")
+    for tree in model.trees([["the", "old", "dog", "sees", "a", "cat"], ["river"], ["(", "today", ")"]]):
+        read = nltk.Tree.fromstring(tree.penn())
+        assert len(read.leaves()) == len(tree.words) and read.leaves()[1:2] == tree.words[1:2]
+        inner = [t for t in read.subtrees() if t.height() > 2]
+        assert [int(t.label()[1:]) for t in inner] == [c.symbol for c in tree.constituents]
 
 
 def test_phrases_are_found() -> None:
