@@ -10,7 +10,7 @@ dev). The grammar starts from a chain (init="chain"). The HMMs predict an end wo
 and all logarithms are divided by the number of words without it. All stop early on the last tenth of the training text.
 Parameters are all numbers of all tables, or of all embeddings. The start of the grammar (its passes, how its words and
 transitions are smoothed, the share of general rules, how near EM stays to it), smoothing and start of the HMM of tables
-(seven values, three starts) and dropout of the tied one were chosen on the last 600 of WikiText-2's 6,000 training
+(seven values, two starts) and dropout of the tied one were chosen on the last 600 of WikiText-2's 6,000 training
 sentences. *Trees*: `Grammar()` on EWT train without punctuation, sentences of
 at most 20 words, no tree is seen; sentence F1 on EWT dev (see bracketing.py). The start was chosen by sentence F1 on
 the last thousand sentences of EWT train. Valid and both dev sets were not looked at.
