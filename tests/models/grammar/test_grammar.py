@@ -12,7 +12,8 @@ import pytest
 from oracles.grammar_trees import GAP, dense_inside, truth
 from toy_language import toy
 from undertow import Corpus, Grammar, load
-from undertow.engine import open_engine
+from undertow.constraints import Contains, Length, Matches, Phrase, StartsWith
+from undertow.engine import DaskCluster, open_engine
 from undertow.errors import InputError
 from undertow.kernels.chart.grammar import GrammarParams, termination
 from undertow.models.base import CostWarning
@@ -65,6 +66,17 @@ def test_chunks_shards_and_engines_give_the_same_bits(monkeypatch: pytest.Monkey
     assert alone.history_ == shared.history_
     for a, b in zip(alone.params_, shared.params_, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_a_cluster_gives_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(em, "SHARD_TOKENS", 40)
+    with DaskCluster(n_workers=2) as cluster:
+        for init in ("agreement", "chain"):
+            settings: dict[str, Any] = SMALL | {"init": init, "n_restarts": 2, "n_iter": 2, "validation": 0.3}
+            one, other = Grammar(**settings).fit(toy()), Grammar(**settings).fit(toy(), engine=cluster)
+            assert other.history_ == one.history_ and other.validation_history_ == one.validation_history_ != []
+            assert all(a.tobytes() == b.tobytes() for a, b in zip(one.params_, other.params_, strict=True))
 
 
 def test_early_stopping_keeps_the_best_pass() -> None:
@@ -133,6 +145,32 @@ def test_words_and_the_end_are_predicted_one_by_one(model: Grammar) -> None:
     np.testing.assert_allclose(np.exp([*following, end]).sum(), 1.0, rtol=1e-5)
 
 
+def test_probability_of_a_constraint(model: Grammar) -> None:
+    """Of infixes too: any number of words before and after."""
+    text = [["the"], ["the", "dog"], ["dog", "the"]]
+    one, two, other = np.exp(model.log_likelihoods(text))
+    total = termination(model.params_).total
+    np.testing.assert_allclose(model.probability(Matches("the")), one / total, rtol=1e-6)
+    np.testing.assert_allclose(
+        model.probability(Contains("the", "dog") & Length(2, 2)), (two + other) / total, rtol=1e-6
+    )
+    prefix = model.log_probabilities([["the", "dog"]])[0].sum()
+    np.testing.assert_allclose(model.probability(StartsWith("the dog")), math.exp(prefix), rtol=1e-6)
+    infix = model.probability(Phrase("the dog"))
+    drawn = [model.sample(200, random_state=i) for i in range(2000)]
+    share = np.mean([any(s[i : i + 2] == ["the", "dog"] for i in range(len(s))) for s in drawn])
+    assert abs(share - infix) < 5 * math.sqrt(infix / 2000) and math.exp(prefix) < infix < 1
+    np.testing.assert_allclose(infix + model.probability(~Phrase("the dog")), 1.0, rtol=1e-6)  # float32
+    for bad, message in (
+        (Contains("dgo"), "nearest"),
+        ("dog", "constraint"),
+        (None, "constraint"),
+        (Length(1, 90), "64"),
+    ):
+        with pytest.raises(InputError, match=message):
+            model.probability(bad)  # type: ignore[arg-type]
+
+
 def test_fill_is_the_exact_conditional(model: Grammar) -> None:
     words = model.vocabulary_.words
     gaps = model.fill(["the", None, "sees", None], n=100)
@@ -159,6 +197,10 @@ def test_posteriors_are_those_of_all_derivations(model: Grammar) -> None:
     [tree] = small.trees([sentence])
     for c in tree.constituents:
         np.testing.assert_allclose(c.probability, expected.spans[c.begin, c.end], rtol=1e-6)
+    one, none, table = small.span_probabilities([["dog"], [], sentence])
+    assert one.tolist() == [[0.0, 1.0]] and none.shape == (0, 1)
+    for (i, j), probability in np.ndenumerate(table):
+        np.testing.assert_allclose(probability, expected.spans.get((i, j), 0.0), rtol=1e-6)
     symbols = {c.symbol for c in small.trees([sentence], "viterbi")[0].constituents}
     assert symbols <= {0, 1}
     parent = small.transform([sentence], "parent")[0]
@@ -189,6 +231,15 @@ def test_forms_of_a_tree() -> None:
     again = json.loads(json.dumps(tree.to_dict()))
     assert again["constituents"][1] == {"begin": 1, "split": 2, "end": 3, "symbol": 0, "probability": 0.75}
     assert Tree([], [], []).penn() == "()" and Tree(["a"], [], [2]).penn() == "(P2 a)"
+
+
+def test_nltk_reads_our_trees(model: Grammar) -> None:
+    nltk = pytest.importorskip("nltk")
+    for tree in model.trees([["the", "old", "dog", "sees", "a", "cat"], ["river"], ["(", "today", ")"]]):
+        read = nltk.Tree.fromstring(tree.penn())
+        assert len(read.leaves()) == len(tree.words) and read.leaves()[1:2] == tree.words[1:2]
+        inner = [t for t in read.subtrees() if t.height() > 2]
+        assert [int(t.label()[1:]) for t in inner] == [c.symbol for c in tree.constituents]
 
 
 def test_phrases_are_found() -> None:

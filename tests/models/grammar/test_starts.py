@@ -16,8 +16,9 @@ from undertow.engine import open_engine
 from undertow.kernels.chain.inference import ChainParams
 from undertow.kernels.chain.operators import Dense
 from undertow.kernels.chart.grammar import check_params
-from undertow.kernels.chart.outside import tree_starts
+from undertow.kernels.chart.outside import expected_counts, statistics, tree_starts
 from undertow.kernels.chart.trees import best_tree
+from undertow.models.fitting import Checkpoint
 from undertow.models.grammar import agreement, chain_start, em, restarts
 from undertow.models.grammar.init import Sizes, random_start
 
@@ -78,6 +79,80 @@ def test_a_grammar_from_a_chain_is_soon_better_than_one_from_random_rules() -> N
     how: dict[str, Any] = {"n_preterminals": 6, "rank": 6, "n_iter": 2, "random_state": 0}
     scores = [Grammar(6, init=init, **how).fit(toy(200)).score(toy(50, seed=1)) for init in ("chain", "clusters")]
     assert scores[0] > scores[1] + 0.2
+
+
+def test_pairs_of_classes_are_counted_within_sentences() -> None:
+    text = Corpus.from_sentences([["a", "b", "a"], [], ["c"], ["b", "c"]])
+    order = [text.vocabulary.id(w) for w in "abc"]
+    classes = np.zeros(len(text.vocabulary), dtype=np.int64)
+    classes[order] = [0, 1, 1]
+    # a → b → a → end; c → end; b → c → end
+    np.testing.assert_array_equal(chain_start.class_pairs(text, classes, 2), [[0, 1, 1], [1, 1, 2]])
+
+
+def test_words_of_a_class_and_all_others() -> None:
+    text = Corpus.from_sentences([["a", "b", "a", "c"]])
+    words = text.vocabulary
+    classes = np.zeros(len(words), dtype=np.int64)
+    classes[words.id("c")] = 1
+    e = chain_start.class_emission(classes, 2, m_step_of(text))
+    seen = [words.id(w) for w in "abc"]
+    left, other = 1 - m_step_of(text).unseen, chain_start.OTHER_WORDS
+    own = np.array([[2 / 3, 0], [1 / 3, 0], [0, 1]])
+    np.testing.assert_allclose(
+        e[seen], left * ((1 - other) * own + other * np.array([[0.5], [0.25], [0.25]])), rtol=1e-6
+    )
+    np.testing.assert_allclose(e.sum(axis=0), 1.0, rtol=1e-6)
+
+
+def test_transitions_of_the_chain_are_smoothed_with_those_of_the_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = Corpus.from_sentences(toy(100))
+    classes = np.arange(len(text.vocabulary)) % 3
+    pairs = chain_start.class_pairs(text, classes, 3)
+
+    def rows(strength: float) -> Any:
+        monkeypatch.setattr(chain_start, "CHAIN_STRENGTH", strength)
+        chain = chain_start.class_chain(text, 3, classes, m_step_of(text), np.random.default_rng(0), 1)
+        return chain.transition.dense()[:3].astype(np.float64)
+
+    by_em = rows(1e12)
+    np.testing.assert_allclose(rows(0.0), pairs / pairs.sum(axis=1, keepdims=True), rtol=1e-5)
+    expected = (pairs + 50 * by_em) / (pairs.sum(axis=1, keepdims=True) + 50)
+    np.testing.assert_allclose(rows(50.0), expected, rtol=1e-4)
+
+
+def test_em_stays_near_its_anchor(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = Corpus.from_sentences(toy(60))
+    anchor, other = (
+        random_start(SIZES, np.array([5]), m_step_of(text), np.random.default_rng(i)).params for i in (0, 1)
+    )
+    [shard] = em.split_chunks(text, 1)[0]
+    counts = expected_counts(statistics(shard.ids, shard.bounds, other), other)
+    free, near = m_step_of(text)(counts), m_step_of(text)._replace(anchor=anchor)(counts)
+    check_params(near)
+    for name, weight in (("start", 0.8), ("rules", 0.8), ("left", 0.8), ("right", 0.8), ("emission", 0.5)):
+        expected = weight * getattr(anchor, name) + (1 - weight) * getattr(free, name)
+        np.testing.assert_allclose(getattr(near, name), expected, rtol=1e-5, atol=1e-8, err_msg=name)
+    plain = em.MStep.of(text.vocabulary.counts, 0.0)  # without smoothing EM is free
+    for a, b in zip(plain(counts), plain._replace(anchor=anchor)(counts), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_fit_from_a_chain_keeps_its_anchor_in_a_checkpoint(tmp_path: Any) -> None:
+    class Stop(Exception):
+        pass
+
+    def stop(event: Any) -> None:
+        if event.iteration == 2:
+            raise Stop
+
+    settings: dict[str, Any] = {"n_preterminals": 4, "rank": 4, "init": "chain", "n_iter": 4, "random_state": 0}
+    keep = Checkpoint(tmp_path, every_seconds=0)
+    with pytest.raises(Stop):
+        Grammar(4, **settings, callbacks=[stop]).fit(toy(), checkpoint=keep)
+    resumed, whole = Grammar(4, **settings).fit(toy(), checkpoint=keep), Grammar(4, **settings).fit(toy())
+    assert resumed.history_ == whole.history_
+    assert all(a.tobytes() == b.tobytes() for a, b in zip(resumed.params_, whole.params_, strict=True))
 
 
 # --- agreement ------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from undertow.kernels.chain.inference import ChainParams, Stats, e_step
 from undertow.kernels.chain.operators import Dense
 from undertow.kernels.chain.smoothing import smoothed_emission, smoothed_rows
 from undertow.kernels.chart.grammar import GrammarParams
-from undertow.kernels.types import F64
+from undertow.kernels.types import F64, I64
 from undertow.models.fitting import LOGGER
 from undertow.models.grammar.em import Fitted, MStep
 from undertow.models.grammar.init import (
@@ -24,15 +24,19 @@ from undertow.models.grammar.init import (
     random_emission,
     random_rules,
     sentence_lengths,
+    with_unseen,
     word_classes,
 )
 from undertow.models.incremental import IncrementalStats
 from undertow.text.corpus import Corpus
 
-PASSES = 4  # of EM of the chain; the grammar goes on from there
+PASSES = 3  # of EM of the chain; the grammar goes on from there
 N_CHUNKS = 8  # after which its parameters are renewed
-GENERAL = 0.05  # share of general rules in the grammar
-WORD_STRENGTH = 20.0  # pseudo-counts of a state's words, towards the word frequencies
+GENERAL = 0.002  # share of general rules in the grammar
+OTHER_WORDS = 0.8  # share of a state's words that are not of its class, to begin with
+CLASS_STRENGTH = 5.0  # pseudo-counts of the next class of a class, towards the frequencies of all
+CHAIN_STRENGTH = 300.0  # of the next states of a state by EM, beside the counts of the classes
+WORD_STRENGTH = 20.0  # of a state's words, towards the word frequencies
 STATE_STRENGTH = 0.5  # of its next states and of the first one, towards uniform
 
 
@@ -40,8 +44,7 @@ def chain_start(text: Corpus, sizes: Sizes, m_step: MStep, rng: np.random.Genera
     """A grammar that is nearly a chain of min(sizes) states, and no counts yet."""
     n, m, r = sizes
     classes = word_classes(text, min(sizes), rng, n_threads)
-    chain = fit_chain(text, random_emission(min(sizes), m_step, rng, classes), m_step, rng, n_threads)
-    small = right_linear(chain)
+    small = right_linear(class_chain(text, min(sizes), classes, m_step, rng, n_threads))
     general = GrammarParams(
         np.full(n + m, 1 / (n + m)),
         random_rules(n, r, rng),
@@ -53,13 +56,55 @@ def chain_start(text: Corpus, sizes: Sizes, m_step: MStep, rng: np.random.Genera
     return Fitted(params, np.zeros(n + m), 0)
 
 
-def fit_chain(
-    text: Corpus, emission: NDArray[np.float32], m_step: MStep, rng: np.random.Generator, n_threads: int
+def class_chain(
+    text: Corpus, Z: int, classes: I64 | None, m_step: MStep, rng: np.random.Generator, n_threads: int
 ) -> ChainParams:
-    """A chain of Z states and an end state, from the emissions (V, Z) it starts with; the last word is the end."""
+    """A chain whose states are classes of words to begin with; at the end its transitions are smoothed with theirs.
+
+    EM alone overfits the transitions of a short text: the counts of the classes, which see each word in one class
+    whatever stands beside it, are the better part of them.
+    """
+    if classes is None or int(classes.max()) + 1 < Z:
+        T = rng.dirichlet(np.full(Z + 1, 10.0), Z + 1).astype(np.float32)
+        return fit_chain(text, random_emission(Z, m_step, rng, classes), T, m_step, n_threads)
+    pairs = class_pairs(text, classes, Z)
+    T = np.full((Z + 1, Z + 1), 1 / (Z + 1), dtype=np.float32)
+    T[:Z] = smoothed_rows(pairs, CLASS_STRENGTH, pairs.sum(axis=0, keepdims=True) / pairs.sum())
+    chain = fit_chain(text, class_emission(classes, Z, m_step), T, m_step, n_threads)
+    T[:Z] = smoothed_rows(pairs, CHAIN_STRENGTH, chain.transition.dense()[:Z].astype(np.float64))
+    return chain._replace(transition=Dense(T))
+
+
+def class_pairs(text: Corpus, classes: I64, Z: int) -> F64:
+    """(Z, Z + 1) how often a word of each class comes after one of each; the end of a sentence comes last."""
+    lengths = sentence_lengths(text)
+    lengths = lengths[lengths > 0]
+    after = np.insert(classes[np.asarray(text.ids)], np.cumsum(lengths), Z)
+    inner = after[:-1] < Z
+    flat = np.bincount(after[:-1][inner] * (Z + 1) + after[1:][inner], minlength=Z * (Z + 1))
+    return flat.reshape(Z, Z + 1).astype(np.float64)
+
+
+def class_emission(classes: I64, Z: int, m_step: MStep) -> NDArray[np.float32]:
+    """(V, Z) the words of each class by their frequency, with the share OTHER_WORDS of all words."""
+    counts = m_step.word_counts
+    own = np.zeros((len(counts), Z))
+    own[np.arange(len(counts)), classes] = counts
+    total = own.sum(axis=0)
+    own /= np.where(total > 0, total, 1.0)
+    emission = (1 - OTHER_WORDS) * own + OTHER_WORDS * (counts / counts.sum())[:, None]
+    return with_unseen(emission, m_step)
+
+
+def fit_chain(
+    text: Corpus, emission: NDArray[np.float32], T: NDArray[np.float32], m_step: MStep, n_threads: int
+) -> ChainParams:
+    """A chain of Z states and an end state, from emissions (V, Z) and transitions (Z + 1, Z + 1) to begin with.
+
+    The last word and the last state are the end.
+    """
     V, Z = emission.shape
     smoothing = m_step.smoothing
-    T = rng.dirichlet(np.full(Z + 1, 10.0), Z + 1).astype(np.float32)
     params = _with_end(np.full(Z, 1 / Z), T, emission)
     lengths = sentence_lengths(text)
     lengths = lengths[lengths > 0]

@@ -41,6 +41,13 @@ class Smoothing(NamedTuple):
     word: float = 5.0  # words of a preterminal, towards the word frequencies
 
 
+class Anchor(NamedTuple):
+    """Pseudo-counts of each row for its anchor, as a multiple of its own counts."""
+
+    rules: float = 4.0  # of features, children and start symbols
+    word: float = 1.0
+
+
 class Shard(NamedTuple):
     """The unit of work of an E-step: sentence i is ids[bounds[i] : bounds[i + 1]]."""
 
@@ -70,12 +77,23 @@ class MStep(NamedTuple):
     word_counts: F64  # (V,) of the text
     smoothing: float  # multiplies all pseudo-counts
     unseen: float  # total probability of the words that are not in the text
+    anchor: GrammarParams | None = None  # parameters near which EM stays; None for none
 
     @classmethod
     def of(cls, word_counts: NDArray[Any], smoothing: float) -> MStep:
         return cls(word_counts.astype(np.float64), smoothing, unseen_mass(word_counts, smoothing))
 
     def __call__(self, counts: GrammarCounts) -> GrammarParams:
+        found = self.smoothed(counts)
+        if self.anchor is None:
+            return found
+        near = Anchor(*(self.smoothing * x / (1 + self.smoothing * x) for x in Anchor()))
+        shares = (near.rules, near.rules, near.rules, near.rules, near.word)
+        pairs = zip(self.anchor, found, shares, strict=True)
+        return GrammarParams(*((w * a + (1 - w) * b).astype(np.float32) for a, b, w in pairs))
+
+    def smoothed(self, counts: GrammarCounts) -> GrammarParams:
+        """Each row smoothed towards its mean over all rows."""
         k = Smoothing(*(self.smoothing * x for x in Smoothing()))
         return GrammarParams(
             smoothed_rows(counts.start[None], k.start)[0],
@@ -137,10 +155,13 @@ class EMState(NamedTuple):
     n_done: int
     fit: Fitted
     running: Any
+    anchor: GrammarParams | None
 
     @classmethod
-    def of(cls, n_done: int, fit: Fitted, running: IncrementalStats[GrammarCounts]) -> EMState:
-        return cls(n_done, fit, running.state())
+    def of(
+        cls, n_done: int, fit: Fitted, running: IncrementalStats[GrammarCounts], anchor: GrammarParams | None
+    ) -> EMState:
+        return cls(n_done, fit, running.state(), anchor)
 
 
 def em_iterations(
@@ -168,6 +189,7 @@ def em_iterations(
     if resume_from is not None:
         n_done, fit = resume_from.n_done, resume_from.fit
         running.restore(resume_from.running)
+        m_step = m_step._replace(anchor=resume_from.anchor)
     for number in range(n_done, n_iter):
         log_likelihood, n_tokens = 0.0, 0
         for c, shards in enumerate(chunks):
@@ -184,7 +206,7 @@ def em_iterations(
         mean = log_likelihood / n_tokens
         score = mean_log_likelihood(fit.params, validation, engine) if validation else None
         remark = perplexity_remark(mean, score)
-        yield Iteration(mean, fit, score, remark, partial(EMState.of, number + 1, fit, running))
+        yield Iteration(mean, fit, score, remark, partial(EMState.of, number + 1, fit, running, m_step.anchor))
 
 
 @one_blas_thread()  # in worker processes too, whose BLAS may use any number of threads

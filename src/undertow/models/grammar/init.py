@@ -101,7 +101,12 @@ def random_emission(m: int, m_step: MStep, rng: np.random.Generator, classes: I6
         own = classes[:, None] == (np.arange(m) % (int(classes.max()) + 1))[None, :]
         inside = np.where(own, noisy, 0.0)
         emission = (1 - OTHER_WORDS) * inside / inside.sum(axis=0) + OTHER_WORDS * noisy / noisy.sum(axis=0)
-    seen = counts > 0
+    return with_unseen(emission, m_step)
+
+
+def with_unseen(emission: F64, m_step: MStep) -> NDArray[np.float32]:
+    """Weights of words (V, m) as distributions in which the words that the text lacks have their probability."""
+    seen = m_step.word_counts > 0
     emission[seen] *= (1 - m_step.unseen) / emission[seen].sum(axis=0)
     emission[~seen] = m_step.unseen / max(int((~seen).sum()), 1)
     return emission.astype(np.float32)
@@ -128,5 +133,6 @@ __all__ = [
     "random_rules",
     "random_start",
     "sentence_lengths",
+    "with_unseen",
     "word_classes",
 ]

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from undertow.constraints.kinds import Constraint as TextConstraint
 from undertow.engine import Engine, count_workers, open_engine
 from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError
@@ -266,10 +267,13 @@ class Grammar(Estimator):
         text, other = self._short(text), None if other is None else self._short(other)
         m_step = em.MStep.of(text.vocabulary.counts, float(self.smoothing))
         with open_checkpoint(checkpoint, self, (text, other), rng) as saved:
-            at: em.EMState | None = saved.state
-            with self._workers(engine) as workers, shown_log(self.verbose):
-                start = self._start(text, m_step, rng, workers) if at is None else at.fit
-            result = self._run_em(start, m_step, text, other, engine, checkpoint=saved)
+            start = None
+            if saved.state is None:
+                with self._workers(engine) as workers, shown_log(self.verbose):
+                    start = self._start(text, m_step, rng, workers)
+                if self.init == "chain":
+                    m_step = m_step._replace(anchor=start.params)
+            result = self._run_em(start or saved.state.fit, m_step, text, other, engine, checkpoint=saved)
         self._finish(result, corpus.vocabulary, corpus.manifest.get("tokenizer"))
         return self
 
@@ -500,6 +504,33 @@ class Grammar(Estimator):
         return float(np.exp(-self.score(X)))
 
     @one_blas_thread()
+    def probability(self, constraint: TextConstraint) -> float:
+        """Exact probability that a sentence satisfies a constraint, whatever its length.
+
+        `Phrase("the river")` asks for an infix: a sentence that has these words one after the other somewhere.
+
+        Parameters
+        ----------
+        constraint
+            One of `undertow.constraints`, or several combined by `&`, `|` and `~`.
+
+        Returns
+        -------
+        float
+            The sum of p(sentence) over all sentences that satisfy it.
+
+        Raises
+        ------
+        InputError
+            If the constraint names a word that the model does not know, its automaton has more than 64 states, or the
+            sentences of the grammar have no finite mean length.
+        """
+        self._check_fitted()
+        from undertow.questions.sentences import probability
+
+        return probability(self.params_, self.vocabulary_, constraint)
+
+    @one_blas_thread()
     def sample(self, n_tokens: int = 50, *, random_state: int | np.random.Generator | None = None) -> list[str]:
         """Draw a sentence.
 
@@ -584,6 +615,22 @@ class Grammar(Estimator):
         words = X.token_lists() if isinstance(X, Corpus) else checked_sentences(X)
         tokens = [list(map(str, sentence)) for sentence in words]
         return queries.parse(self.params_, self._encoded(tokens), tokens, method)
+
+    @one_blas_thread()
+    def span_probabilities(self, X: Text) -> list[npt.NDArray[np.float64]]:
+        """The posterior probability of every span of each sentence: that its words are one constituent.
+
+        Parameters
+        ----------
+        X
+            A Corpus or token lists.
+
+        Returns
+        -------
+        list of arrays (n_tokens, n_tokens + 1)
+            [i, j] is that of words i to j − 1: one for single words and for the whole sentence, zero where j ≤ i.
+        """
+        return queries.span_tables(self.params_, self._encoded(X))
 
     @one_blas_thread()
     def sample_trees(

@@ -126,6 +126,16 @@ def parse(
     return out
 
 
+def span_tables(params: GrammarParams, sentences: Sequence[NDArray[Any]]) -> list[F64]:
+    """(N, N + 1) posterior probability of every span of each sentence."""
+    out = [np.zeros((0, 1))] * len(sentences)
+    for batch in batches(params, sentences):
+        posteriors = span_posteriors(batch.chart, outside(batch.chart, batch.space))
+        for b, i in enumerate(batch.at.tolist()):
+            out[i] = np.minimum(posterior_table(batch.chart, posteriors, b), 1.0)
+    return out
+
+
 def as_tree(params: GrammarParams, words: list[str], found: Derivation, table: F64) -> Tree:
     """A derivation with the posterior probabilities (N, N + 1) of its spans."""
     constituents = [
@@ -263,6 +273,7 @@ __all__ = [
     "log_likelihoods",
     "normalized",
     "parse",
+    "span_tables",
     "symbol_words",
     "typical_rules",
     "word_log_probabilities",
