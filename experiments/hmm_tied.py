@@ -1,7 +1,7 @@
 """HMMs whose parameters are tied through embeddings against HMMs of tables: perplexity on WikiText-2 valid.
 
     OMP_NUM_THREADS=1 .venv/bin/python experiments/hmm_tied.py               # all rows; writes the table
-    OMP_NUM_THREADS=1 .venv/bin/python experiments/hmm_tied.py --rows default         # 1,125 s of processor time
+    OMP_NUM_THREADS=1 .venv/bin/python experiments/hmm_tied.py --rows default         # 582 s of processor time
     .venv/bin/python experiments/hmm_tied.py --quick        # a twentieth of the text, 512 states: are tied ones better?
 
 One `<eos>` a line: 33,278 types, 217,646 tokens of valid. Settings were chosen on the last tenth of the training text
