@@ -355,7 +355,7 @@ def simulations(quick: bool) -> tuple[list[str], bool]:
     for title, cases in groups.items():
         lines += [
             "",
-            f"### Shapes {title}",
+            f"## Shapes {title}",
             "",
             "| shape | dim | map | distances in the band | bias | sd of errors | sd by the bands | affinities in the "
             "band | distances a step ahead |",
@@ -374,7 +374,7 @@ def simulations(quick: bool) -> tuple[list[str], bool]:
                     held += [mean.covered, mean.affinity]
                 if case.name == SEEN[0].name and case.dim == 2:
                     parts[form] = [(r[1], draw(case, seed).a) for seed, r in enumerate(results)]
-    lines += ["", "### The first shape by frequency and time", "", *decomposition(parts)]
+    lines += ["", "## The first shape by frequency and time", "", *decomposition(parts)]
     return lines, (0.5 if quick else 0.8) <= float(np.mean(held)) <= (1.0 if quick else 0.97)
 
 

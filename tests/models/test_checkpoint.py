@@ -334,12 +334,15 @@ def test_a_map_that_goes_on_remembers_its_evidence(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(
         dynamic_fit, "infer_path", lambda *_: (DynamicPath(np.zeros(1), np.zeros(1), next(evidences)), np.zeros(1))
     )
-    monkeypatch.setattr(dynamic_fit, "_updated_drift", lambda problem, old, *_: (2 * old[0], 2 * old[1]))
+    monkeypatch.setattr(
+        dynamic_fit, "_updated_variances", lambda problem, old, *_: old._replace(rows=2 * old.rows, columns=2 * old.columns)
+    )
+    first, learned = dynamic_fit.Variances(0.1, 0.1, 1.0), dynamic_fit.Learned(drift=True, initial=False)
     problem = dynamic_fit.PathProblem([0.0, 1.0], [None, None], 1, np.zeros((2, 1)), [], 1.0)
     settings = dynamic_fit.Settings("blocks")
 
     def objectives(resume_from: Any = None) -> tuple[list[float], list[Any]]:
-        found = list(dynamic_fit.iterate(problem, (0.1, 0.1), settings, [("blocks", 5)], True, resume_from))
+        found = list(dynamic_fit.iterate(problem, first, settings, [("blocks", 5)], learned, resume_from))
         return [step.objective for step in found], [step.state() for step in found]  # type: ignore[misc]
 
     evidences = iter([1.0, 2.0, 1.5, 9.0])
@@ -349,4 +352,4 @@ def test_a_map_that_goes_on_remembers_its_evidence(monkeypatch: pytest.MonkeyPat
     assert objectives(states[1])[0] == []
     evidences = iter([2.0, 1.5])
     assert objectives(states[0])[0] == [2.0]
-    assert states[1].estimate.drift == (0.2, 0.2) and states[1].n_done == 2
+    assert states[1].estimate.variances.drift == (0.2, 0.2) and states[1].n_done == 2

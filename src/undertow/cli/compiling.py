@@ -13,25 +13,25 @@ from typing import Any
 NOTICE = "compiling loops for this machine, at first use only; this may take a minute …"
 
 _said = False
+_waiting = False  # for the first compilation
 
 
 def say_when_compiling(say: Callable[[str], None]) -> None:
     """Print a line when Numba first compiles something, once, if standard error is a terminal."""
-    global _said  # noqa: PLW0603  # once a process
+    global _said, _waiting  # noqa: PLW0603  # once a process
     if _said or not sys.stderr.isatty():
         return
-    _said = True
+    _said = _waiting = True
     from numba.core import event
 
     class Listener(event.Listener):  # type: ignore[misc,unused-ignore]
         def on_start(self, event: Any) -> None:
-            if self.waiting:
-                self.waiting = False
+            global _waiting  # noqa: PLW0603
+            if _waiting:
+                _waiting = False
                 say(NOTICE)
 
         def on_end(self, event: Any) -> None:
             pass
-
-        waiting = True
 
     event.register("numba:compile", Listener())  # type: ignore[no-untyped-call,unused-ignore]
