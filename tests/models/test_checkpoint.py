@@ -335,7 +335,9 @@ def test_a_map_that_goes_on_remembers_its_evidence(monkeypatch: pytest.MonkeyPat
         dynamic_fit, "infer_path", lambda *_: (DynamicPath(np.zeros(1), np.zeros(1), next(evidences)), np.zeros(1))
     )
     monkeypatch.setattr(
-        dynamic_fit, "_updated_variances", lambda problem, old, *_: old._replace(rows=2 * old.rows, columns=2 * old.columns)
+        dynamic_fit,
+        "_updated_variances",
+        lambda problem, old, *_: old._replace(rows=2 * old.rows, columns=2 * old.columns),
     )
     first, learned = dynamic_fit.Variances(0.1, 0.1, 1.0), dynamic_fit.Learned(drift=True, initial=False)
     problem = dynamic_fit.PathProblem([0.0, 1.0], [None, None], 1, np.zeros((2, 1)), [], 1.0)
