@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from undertow.cli.compiling import say_when_compiling
-from undertow.cli.signals import ends_in_its_own_way, signal_answered
+from undertow.cli.signals import ends_in_its_own_way
 from undertow.progress import Progress, ProgressFn
 
 if TYPE_CHECKING:
@@ -228,7 +228,6 @@ def plain_warnings() -> Iterator[None]:
 
 
 def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    signal_answered()  # a fit that Ctrl-C ended warns, and is then saved
     say(message)
 
 

@@ -17,7 +17,7 @@ import click
 from undertow import __version__
 from undertow.cli.common import plain_warnings, reuse_said, say
 from undertow.cli.lazy import LazyGroup
-from undertow.cli.signals import signal_answered, signals_answered
+from undertow.cli.signals import signal_answered, signal_received, signals_answered
 from undertow.errors import LONGEST, UndertowError, cut
 
 TERMINATED = 128 + signal.SIGTERM  # a shell reports this exit code for a process that SIGTERM ended
@@ -98,6 +98,9 @@ def _main(args: Sequence[str] | None, is_terminated: Callable[[], bool]) -> None
     except MemoryError:
         _fail("Out of memory: set a lower --memory, use fewer --jobs or a smaller vocabulary.")
     except Exception as e:
+        if signal_received():  # a compiler that Ctrl-C stopped half-way fails in its own words
+            signal_answered()
+            _interrupted(is_terminated())
         if os.environ.get("UNDERTOW_DEBUG"):
             raise
         _fail(

@@ -19,6 +19,7 @@ from contextlib import ExitStack, contextmanager
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 PATIENCE = 1.0  # seconds that the main thread has to answer a signal
 
+_received = threading.Event()
 _answered = threading.Event()
 _own_way = threading.Semaphore(0)  # one for each block of `ends_in_its_own_way`
 
@@ -26,6 +27,11 @@ _own_way = threading.Semaphore(0)  # one for each block of `ends_in_its_own_way`
 def signal_answered() -> None:
     """The main thread has received the signal and ends in its own way."""
     _answered.set()
+
+
+def signal_received() -> bool:
+    """Whether a signal came, even if the exception it raised was lost, as in a callback from compiled code."""
+    return _received.wait(0.1)  # the watching thread may be about to read it
 
 
 @contextmanager
@@ -67,11 +73,15 @@ def signals_answered(end: Callable[[int], None], wait: Callable[[int], None]) ->
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    _received.clear()
     _answered.clear()
 
     def watch() -> None:
         number = next((n for n in iter(lambda: os.read(reader, 1), b"") if n[0] in SIGNALS), b"")
-        if not number or _answered.wait(PATIENCE):
+        if not number:
+            return
+        _received.set()
+        if _answered.wait(PATIENCE):
             return
         if _own_way.acquire(blocking=False):
             _own_way.release()
