@@ -227,8 +227,11 @@ def plain_warnings() -> Iterator[None]:
         yield
 
 
-def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    signal_answered()  # a fit that Ctrl-C ended warns, and is then saved
+def show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    from undertow.models.fitting import InterruptedFitWarning
+
+    if issubclass(category, InterruptedFitWarning):
+        signal_answered()  # a fit that Ctrl-C ended warns, and is then saved
     say(message)
 
 
