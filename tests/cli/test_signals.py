@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+import warnings
+from collections.abc import Iterator
 
 import numba
+import psutil
 import pytest
 
-from undertow.cli import compiling, signals
-from undertow.cli.common import progress_bar
+from undertow.cli import compiling, main, signals
+from undertow.cli.common import plain_warnings, progress_bar
+from undertow.models.fitting import InterruptedFitWarning
+from waiting import wait_for
 
 
 @pytest.mark.parametrize("on_terminal", [True, False])
@@ -33,7 +40,6 @@ import contextlib, sys, threading, time
 import numba
 import numpy as np
 from undertow.cli import main as cli
-from undertow.cli.common import show_warning
 from undertow.cli.signals import unsaved_work
 
 @numba.njit(nogil=True)
@@ -55,7 +61,6 @@ def tell():  # from another thread, when the main one is inside and cannot answe
     print("busy", flush=True)
 
 def busy(args, is_terminated):
-    show_warning("Long sentences are left out.")  # a warning is no answer to a signal that comes later
     with unsaved_work() as finished:
         for event in range(2 * unsaved):
             finished(event)
@@ -121,16 +126,90 @@ def test_a_signal_is_answered_while_compiled_code_runs(number: int, code: int, s
 def test_finished_work_is_saved_however_long_it_takes() -> None:
     """The main thread is waited for, through the end of its step and its cleaning up, and a line says so."""
     _, seconds, out, err = signalled(signal.SIGINT, "1", "1")
-    assert err.splitlines()[1].startswith("undertow: Interrupted; what is finished is kept"), err
+    assert err.startswith("undertow: Interrupted; what is finished is kept"), err
     assert out == "saved\n" and seconds > 2
 
 
+@pytest.fixture
+def deaf(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The main thread of this process gives no answer to a signal, and soon has had its chance."""
+    monkeypatch.setattr(signals, "PATIENCE", 0.2)
+    before = {number: signal.signal(number, lambda *_: None) for number in signals.SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("deaf")
+def test_every_command_of_a_process_is_watched() -> None:
+    """Also after one that was interrupted, and nothing is left of any of them."""
+    ended: list[int] = []
+    n_files, n_threads = psutil.Process().num_fds(), threading.active_count()
+    for number in signals.SIGNALS * 2:
+        with signals.signals_answered(ended.append, lambda number: pytest.fail(f"waits after {number}")):
+            signal.raise_signal(number)
+            wait_for(lambda number=number: ended)
+        assert ended.pop() == number
+    assert psutil.Process().num_fds() == n_files and threading.active_count() == n_threads
+    assert signal.set_wakeup_fd(-1) == -1
+
+
+@pytest.mark.filterwarnings("always")  # pytest makes errors of them
+@pytest.mark.usefixtures("deaf")
+def test_any_other_warning_is_no_answer() -> None:
+    """It once was: no signal after it ended a busy command."""
+    ended: list[int] = []
+    with signals.signals_answered(ended.append, ended.append), plain_warnings():
+        warnings.warn("Some sentences are left out.", UserWarning, stacklevel=1)
+        signal.raise_signal(signal.SIGINT)
+        wait_for(lambda: ended)
+        assert ended == [signal.SIGINT]
+
+
+@pytest.mark.filterwarnings("always")  # pytest makes errors of them
+@pytest.mark.usefixtures("deaf")
+@pytest.mark.parametrize("how", ["an error", "a warning"])
+def test_a_main_thread_that_answers_is_left_to_end_by_itself(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command line answers by the end of the command, or by the warning of a fit that keeps what it has."""
+    ended: list[int] = []
+
+    def work(*_: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+        if how == "a warning":
+            warnings.warn("Interrupted after 1 pass; what was finished is kept.", InterruptedFitWarning, stacklevel=1)
+        else:
+            monkeypatch.setattr(main, "_interrupted", lambda _: time.sleep(5 * signals.PATIENCE))
+            raise KeyboardInterrupt
+        time.sleep(5 * signals.PATIENCE)  # saving
+
+    monkeypatch.setattr(main.cli, "make_context", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(main.cli, "invoke", work)
+    with signals.signals_answered(ended.append, ended.append):
+        main._main([], lambda: False)
+    assert ended == []
+
+
+@pytest.mark.parametrize(("number", "said"), [(signal.SIGINT, "Interrupted"), (signal.SIGTERM, "Terminated")])
+def test_what_is_kept_is_said_by_the_name_of_the_signal(number: int, said: str, capsys) -> None:
+    main._say_what_is_kept(number)
+    assert capsys.readouterr().err.startswith(f"undertow: {said}; what is finished is kept")
+
+
 def test_a_second_block_of_unsaved_work_ends_with_its_own() -> None:
+    def n_blocks() -> int:
+        taken = 0
+        while signals._own_way.acquire(blocking=False):
+            taken += 1
+        for _ in range(taken):
+            signals._own_way.release()
+        return taken
+
     with signals.unsaved_work() as outer:
+        assert n_blocks() == 0  # nothing is finished yet
         outer()
         with signals.unsaved_work() as inner:
             inner()
             inner()
-        assert signals._own_way.acquire(blocking=False)  # the outer one still
-        signals._own_way.release()
-    assert not signals._own_way.acquire(blocking=False)
+            assert n_blocks() == 2
+        assert n_blocks() == 1
+    assert n_blocks() == 0

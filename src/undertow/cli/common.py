@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from undertow.cli.compiling import say_when_compiling
-from undertow.cli.signals import ends_in_its_own_way
+from undertow.cli.signals import ends_in_its_own_way, signal_answered
 from undertow.progress import Progress, ProgressFn
 
 if TYPE_CHECKING:
@@ -227,7 +227,11 @@ def plain_warnings() -> Iterator[None]:
         yield
 
 
-def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+def show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    from undertow.models.fitting import InterruptedFitWarning
+
+    if issubclass(category, InterruptedFitWarning):
+        signal_answered()  # a fit that Ctrl-C ended warns, and is then saved
     say(message)
 
 

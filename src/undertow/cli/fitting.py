@@ -27,7 +27,7 @@ from undertow.cli.common import (
 )
 from undertow.cli.count import one_kind, open_or_build, sibling
 from undertow.cli.reading_options import build_arguments, reading_options, reading_parameters
-from undertow.cli.signals import signal_answered, unsaved_work
+from undertow.cli.signals import unsaved_work
 from undertow.errors import InputError
 from undertow.progress import Progress, ProgressFn
 
@@ -156,7 +156,6 @@ def interrupts_noticed() -> Iterator[list[str]]:
 
     def show_and_notice(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
         if issubclass(category, InterruptedFitWarning):
-            signal_answered()  # what was finished is saved next
             noticed.append(str(message))
             message = f"{message} Run the same command again to go on."
         shown(message, category, *rest, **more)

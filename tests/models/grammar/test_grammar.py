@@ -13,12 +13,13 @@ from oracles.grammar_trees import GAP, dense_inside, truth
 from toy_language import toy
 from undertow import Corpus, Grammar, load
 from undertow.constraints import Contains, Length, Matches, Phrase, StartsWith
-from undertow.engine import DaskCluster, open_engine
+from undertow.engine import DaskCluster, Engine, Serial, open_engine
 from undertow.errors import InputError
 from undertow.kernels.chart.grammar import GrammarParams, termination
 from undertow.models.base import CostWarning
 from undertow.models.grammar import em, queries
 from undertow.models.grammar.trees import Constituent, Tree
+from undertow.text.counting import count_shard
 
 SMALL: dict[str, Any] = {
     "n_nonterminals": 3, "n_preterminals": 4, "rank": 2, "init": "clusters", "n_iter": 6, "n_chunks": 4,
@@ -77,6 +78,38 @@ def test_a_cluster_gives_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
             one, other = Grammar(**settings).fit(toy()), Grammar(**settings).fit(toy(), engine=cluster)
             assert other.history_ == one.history_ and other.validation_history_ == one.validation_history_ != []
             assert all(a.tobytes() == b.tobytes() for a, b in zip(one.params_, other.params_, strict=True))
+
+
+class Watched(Engine):
+    """Runs work here, and knows what it was."""
+
+    def __init__(self) -> None:
+        self.ran: set[str] = set()
+        self.busy = False
+
+    def imap(self, fn: Any, shards: Any) -> Any:
+        self.ran.add(fn.func.__name__)
+        for shard in shards:
+            self.busy = True
+            result = fn(shard)
+            self.busy = False
+            yield result
+
+
+@pytest.mark.parametrize(
+    ("init", "work"),
+    [("agreement", {"short_fit", "_statistics", "_log_likelihood"}), ("chain", {"_statistics", "_log_likelihood"})],
+)
+def test_every_e_step_runs_on_the_engine(init: str, work: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, run_here = Watched(), Serial.imap
+
+    def elsewhere(self: Serial, fn: Any, shards: Any) -> Any:
+        assert engine.busy or fn is count_shard, f"{fn} does not run on the engine"
+        return run_here(self, fn, shards)
+
+    monkeypatch.setattr(Serial, "imap", elsewhere)
+    Grammar(**SMALL | {"init": init, "n_restarts": 2, "n_iter": 1, "validation": 0.3}).fit(toy(), engine=engine)
+    assert engine.ran == work
 
 
 def test_early_stopping_keeps_the_best_pass() -> None:
@@ -235,11 +268,16 @@ def test_forms_of_a_tree() -> None:
 
 def test_nltk_reads_our_trees(model: Grammar) -> None:
     nltk = pytest.importorskip("nltk")
-    for tree in model.trees([["the", "old", "dog", "sees", "a", "cat"], ["river"], ["(", "today", ")"]]):
+    escaped = {"(": "-LRB-", "a [b]": "a_-LSB-b-RSB-"}
+    text = [["the", "old", "dog", "sees", "a", "cat"], ["river"], ["(", "today", "a [b]", "dog"]]
+    for tree in model.trees(text):
         read = nltk.Tree.fromstring(tree.penn())
-        assert len(read.leaves()) == len(tree.words) and read.leaves()[1:2] == tree.words[1:2]
+        assert read.leaves() == [escaped.get(word, word) for word in tree.words]
         inner = [t for t in read.subtrees() if t.height() > 2]
-        assert [int(t.label()[1:]) for t in inner] == [c.symbol for c in tree.constituents]
+        assert [t.label() for t in inner] == [f"N{c.symbol}" for c in tree.constituents]
+        assert [len(t.leaves()) for t in inner] == [c.end - c.begin for c in tree.constituents]
+        assert [len(t[0].leaves()) for t in inner] == [c.split - c.begin for c in tree.constituents]
+        assert [tag for _, tag in read.pos()] == [f"P{tag}" for tag in tree.tags]
 
 
 def test_phrases_are_found() -> None:

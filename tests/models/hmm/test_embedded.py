@@ -41,6 +41,15 @@ def test_words_are_ordered_by_blocks() -> None:
     assert_array_equal(order.per_block, [2, 2, 2])
 
 
+def test_rows_have_the_affixes_of_their_words() -> None:
+    """Of six words that end alike, one has its own prefix; the others share theirs."""
+    words = ["Xking", "walking", "never", "working", "wilking", "wanking", "waking"]
+    order = WordOrder.of(BLOCK, words)
+    found = {words[i]: order.spelling.toarray()[row] for row, i in enumerate(order.ids.tolist())}
+    assert (found["Xking"] > 0).sum() < (found["walking"] > 0).sum()
+    assert all(np.array_equal(found["walking"], found[word]) for word in ("working", "wilking", "wanking", "waking"))
+
+
 def test_tables_are_in_the_order_of_the_vocabulary() -> None:
     state = some_state()
     order = WordOrder.of(BLOCK, WORDS)
@@ -68,10 +77,23 @@ def test_copies_of_states_say_the_same(monkeypatch) -> None:
 def test_noise_parts_the_copies_and_nothing_else() -> None:
     state = some_state()
     more = split_states(state, np.array([1, 4, 3]), np.random.default_rng(0))
-    leave = more.weights.leave
-    assert not np.array_equal(leave[1], leave[2])  # two copies
-    assert_array_equal(leave[0], state.weights.leave[0])  # not split: as it was
-    assert_array_equal(leave[-3:], state.weights.leave[-3:])
+    for name in ("leave", "arrive", "emit"):
+        old, new = getattr(state.weights, name), getattr(more.weights, name)
+        assert not np.array_equal(new[1], new[2])  # two copies
+        assert_array_equal(new[0], old[0])  # not split: as it was
+        assert_array_equal(new[-3:], old[-3:])
+
+
+def test_copies_have_the_memory_of_their_state() -> None:
+    state = some_state()
+    mean, square = (Embeddings(*(x + k for x in state.weights)) for k in (1, 2))
+    state = state._replace(adam=Adam(5, mean, square))
+    adam = split_states(state, np.array([1, 4, 3]), np.random.default_rng(0)).adam
+    parent = [0, 1, 1, 2, 2, 3, 4, 5]
+    for new, old in ((adam.mean, mean), (adam.square, square)):
+        assert_array_equal(new.emit, old.emit[parent])
+        assert_array_equal(new.word, old.word)
+    assert adam.n_steps == 5
 
 
 def test_blocks_have_states_as_the_root_of_their_tokens() -> None:
@@ -118,6 +140,70 @@ def test_it_learns() -> None:
     model = HMM(**options, n_iter=15, random_state=0).fit(text_with_classes(600, 0))
     assert model.perplexity(text_with_classes(100, 1)) < 15
     assert len(model.history_) == 15 and model.history_[-1] > model.history_[0]
+
+
+def test_the_start_has_all_states(monkeypatch) -> None:
+    monkeypatch.setattr(embedded, "FIRST_STATES", 6)
+    options = {"n_states": 12, "n_blocks": 3, "parameterization": "neural", "width": 4, "batch_tokens": 30, "n_iter": 1}
+    assert HMM(**options, random_state=0).fit(SENTENCES).params_.n_states == 12
+
+
+def test_the_rate_falls_along_a_cosine() -> None:
+    rates = [embedded.rate_at(x) for x in (0.0, 0.5, 1.0)]
+    assert_allclose(rates, [embedded.RATE, (embedded.RATE + embedded.LAST_RATE) / 2, embedded.LAST_RATE])
+
+
+def test_a_step_is_that_of_the_whole_batch() -> None:
+    """A batch in parts, its gradient for each token; against the same text in one part."""
+    order, text = WordOrder.of(BLOCK, WORDS), np.array([0, 3, 5, 4, 1, 2, 5, 0, 3], dtype=np.uint32)
+    bounds, seen, kept = np.array([0, 3, 5, 9]), np.ones((3, 3), dtype=bool), np.arange(6)
+    whole = [embedded.Shard(text, bounds)]
+    parts = [embedded.Shard(text[:5], bounds[:3]), embedded.Shard(text[5:], bounds[2:] - 5)]
+    results = []
+    for shards in (whole, parts, parts * 2):
+        batch = embedded.TextBatch(shards, seen)
+        state, stats = embedded.gradient_step(some_state(), order, batch, kept, 0.01, None, 1)
+        results.append((state, stats.n_tokens))
+    assert [n for _, n in results] == [9, 9, 18]
+    for state, _ in results[1:]:
+        for name in Embeddings._fields:
+            one, other = (getattr(x.adam.mean, name) for x in (results[0][0], state))
+            assert_allclose(other, one, rtol=1e-4, atol=1e-7, err_msg=name)
+
+
+def test_training_drops_states(monkeypatch) -> None:
+    drawn: list[float] = []
+
+    def remember(first, dropout, rng):
+        drawn.append(dropout)
+        return draw_states(first, dropout, rng)
+
+    monkeypatch.setattr(embedded, "draw_states", remember)
+    options = {"n_states": 9, "n_blocks": 3, "parameterization": "neural", "width": 4, "n_iter": 2, "dropout": 0.4}
+    HMM(**options, random_state=0).fit(SENTENCES)
+    assert len(drawn) > embedded.IMITATION_DRAWS and set(drawn) == {0.4}
+
+
+def test_counts_of_the_kept_states_are_gathered() -> None:
+    """Rows and columns of some states, from the matrices of all pairs of blocks."""
+    rng, first = np.random.default_rng(0), np.array([0, 1, 3, 6])
+    dense = rng.random((6, 6)).astype(np.float32)
+    order = WordOrder.of(BLOCK, WORDS)
+
+    def packed(table, edges, layout):
+        out = np.empty(layout.starts[-1], dtype=np.float32)
+        for i, j in np.ndindex(3, 3):
+            part = table[edges[i] : edges[i + 1], edges[j] : edges[j + 1]]
+            out[layout.starts[layout.pair[i, j]] : layout.starts[layout.pair[i, j] + 1]] = part.ravel()
+        return out
+
+    kept = np.array([0, 2, 3, 5])
+    kept_first = np.searchsorted(kept, first)
+    full, some = order.layout(SIZES), order.layout(np.diff(kept_first))
+    out = np.empty(some.starts[-1], dtype=np.float32)
+    data = packed(dense, first, full)
+    embedded._gather_pairs(data, first, full.pair, full.starts, kept, kept_first, some.pair, some.starts, out)
+    assert_array_equal(out, packed(dense[np.ix_(kept, kept)], kept_first, some))
 
 
 def test_engines_and_threads_change_no_bit() -> None:
