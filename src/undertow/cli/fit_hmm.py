@@ -47,12 +47,12 @@ OPTIONS: Options = {
 @model_options("HMM", OPTIONS)
 @text_options
 def command(**given: Any) -> None:
-    """Fit a hidden Markov model by EM and save it.
+    """Fit a hidden Markov model and save it.
 
     INPUTS is one corpus directory, or text files, from which a corpus is built beside the model. Ctrl-C during the fit
     keeps the last finished pass and saves it; after a kill the same command goes on.
 
-    Two million tokens take about 20 minutes of processor time with the default 6,144 states. Fewer states, such as
+    Two million tokens take about ten minutes of processor time with the default 6,144 states. Fewer states, such as
     --states 1024, are a good size for a first look.
     """
     from undertow import HMM
