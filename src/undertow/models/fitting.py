@@ -143,8 +143,9 @@ def run_iterations(
     functions = check_callbacks(callbacks)
     loop = LoopState([], [], None, 0, 0.0)
     if checkpoint is not None and checkpoint.loop is not None:
-        loop = checkpoint.loop
+        loop, checkpoint.loop = checkpoint.loop, None
     history, scores, best, n_worse, seconds = loop
+    del loop  # the parameters in it may be gigabytes
     began = time.perf_counter() - seconds
     interrupted = False
     with shown_log(verbose), contextlib.closing(_as_generator(iterations)) as source:
