@@ -29,8 +29,8 @@ import representations
 from base_phrases import ewt_phrases
 from by_letters import HMMByLetters, LDSByLetters
 from data import craft_articles, ewt, first_tokens, masc, tab_separated
+from read_once import ReadOnce
 from scoring import Rows, Tags, shown_p
-from tagging_choices import Remembered
 from tagging_default import Models, Problem, columns, text_of
 from undertow.results.tagging import CRFTagger, Paths, Posteriors, Vectors
 
@@ -168,7 +168,7 @@ def table(chosen: list[Problem], candidates: list[str], models: Models, rows: Ro
     made = cache(lambda name: READS[name](models))
     cells: dict[str, list[str]] = {}
     for problem in chosen:
-        read_once = cache(lambda name: Remembered(made(name)))  # the vectors of one problem are held at a time
+        read_once = cache(lambda name: ReadOnce(made(name)))  # the vectors of one problem are held at a time
         base: list[Any] = []
         for told in candidates:
 
