@@ -1,20 +1,28 @@
-"""How the settings of the tagger were chosen: scheme, spelling and penalty of the CRF, and settings of word2vec.
+"""How the settings of the tagger were chosen: scheme, spelling and penalty of the CRF.
 
     OMP_NUM_THREADS=1 .venv/bin/python experiments/tagging_choices.py                                  # all forms
     OMP_NUM_THREADS=1 .venv/bin/python experiments/tagging_choices.py --forms "iob2" "bioes joined letters cut=2"
     .venv/bin/python experiments/tagging_choices.py --quick                                            # seconds
 
-A form of the CRF is written as words: `iob2` or `bioes`; `joined`: two neighbouring words or shapes as one feature;
-`letters`: affixes of 5 and 6, runs of letters and the other features of `word_features.letter_features`; `cut=2`: no
-joined or letter feature that the labelled text has fewer than two times; `l2=2`: the weight of the penalty.
+A form of the CRF is written as words: `iob2` or `bioes`; `joined`: two neighbouring words or shapes as one feature, or
+`shapes`: the shapes alone; `letters`: affixes of 5 and 6, runs of letters and the other features of
+`word_features.letter_features`. `joined=0.5`, `letters=0.5`: these features at half their size, which is four times the
+penalty; `runs=0.5` is the size of runs of letters among them. `cut=2`: no joined or letter feature that the labelled
+text has fewer than two times; `l2=2`: the weight of the penalty.
 
 No test of tagging_default.py is looked at, the odd sentences of the dev splits. Scored are
 
 - WNUT-17 train in three thirds, each tagged by a tagger of the other two, which reads the models of another seed;
-- the even sentences of WNUT-17 dev, with three seeds;
-- of BC2GM and NCBI the 40,000 tokens of train after the 60,000 that tagging_default.py learns from, with three seeds.
+- the even sentences of WNUT-17 dev, with all seeds;
+- of BC2GM and NCBI the 40,000 tokens of train after the 60,000 that tagging_default.py learns from, with all seeds;
+- base phrases of EWT and Penn tags on train files as in tagging_representations.py, with the first seed.
 
-F1 is given as the CRF tags and with O shifted, each half of the test by the shift that is best on the other half.
+F1 is given as the CRF tags and with O shifted, each half of the test by the shift that is best on the other half. p is
+against the first form, of F1 as the CRF tags: bootstrap over sentences, with the spans of all seeds; McNemar for tags.
+
+The rule, fixed before the forms were looked at: taken is what gains more than a point of F1 on the even half of WNUT-17
+dev (mean of three seeds), does not lose there with O shifted, and is worse beyond chance (p < .05) in no column of
+BC2GM, NCBI, phrases and tags; of several the one with the best mean of F1 as tagged and with O shifted on that half.
 """
 
 from __future__ import annotations
@@ -22,7 +30,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,42 +38,63 @@ from unittest import mock
 
 import numpy as np
 
-from data import Tagged, first_tokens, tab_separated
-from scoring import Rows, Tags, bootstrap, f1, shown_p, span_counts, spread
-from tagging_default import N_ITER, ROWS, Models, text_of
+import tagging_representations
+from data import first_tokens, tab_separated
+from read_once import ReadOnce
+from scoring import Rows, Tags, f1, shown_p, span_counts, spread
+from tagging_default import ROWS, Column, Models, Problem, columns, text_of
 from undertow.results.tagging import CRFTagger, crf_features
 from undertow.results.tagging.label_shift import OUTSIDE, SHIFTS, tagged_with_shifts
 from undertow.results.tagging.scores import ALL_TYPES, span_scores
+from undertow.results.tagging.word_features import TEMPLATES
 
-FORMS = ("iob2", "bioes", "iob2 joined letters", "bioes joined", "bioes letters", "bioes joined letters")
+FORMS = (
+    "bioes joined letters",
+    "iob2",
+    "bioes",
+    "iob2 joined letters",
+    "bioes joined",
+    "bioes letters",
+    "bioes shapes letters",
+    "bioes joined letters cut=2",
+    "bioes joined letters cut=3",
+    "bioes joined=0.5 letters=0.5",
+    "bioes joined=0.25 letters=0.25",
+    "bioes joined=0.25 letters",
+    "bioes joined letters=0.25",
+)
+N_ITER = 40  # of L-BFGS
 LEARNED, SCORED = 60_000, 40_000  # tokens of BC2GM and NCBI
-RICH = ("run=", "p5=", "p6=", "s5=", "s6=", "digits=", "first=", "last=", "piece=", "-1,0:", "0,1:", "-1,1:", "-1,0,1:")
+RUNS = ("run=",)
+LETTERS = ("p5=", "p6=", "s5=", "s6=", "digits=", "first=", "last=", "piece=", *RUNS)
+JOINED = tuple(template.name for template in TEMPLATES)
+THIRDS, EVEN = "WNUT-17 thirds", "WNUT-17 even"
 
 
 class Run(NamedTuple):
-    """Labelled sentences to learn from and to score on, and the seed of the models that are read."""
+    """What is learned from and scored on, and the seed of the models that are read."""
 
-    column: str
+    problem: Problem
     part: int
-    train: list[Tagged]
-    test: list[Tagged]
     seed: int
 
 
-def runs(seeds: list[int]) -> Iterator[Run]:
+def runs(seeds: list[int], names: list[str]) -> Iterator[Run]:
     wnut = tab_separated("wnut17-ner.train")
     thirds = [wnut[k * len(wnut) // 3 : (k + 1) * len(wnut) // 3] for k in range(3)]
     for k, seed in zip(range(3), seeds * 3, strict=False):
         rest = [s for i, third in enumerate(thirds) if i != k for s in third]
-        yield Run("WNUT-17 train", k, rest, thirds[k], seed)
-    for seed in seeds:
-        yield Run("WNUT-17 dev, even", seed, wnut, tab_separated("wnut17-ner.dev")[::2], seed)
+        yield Run(Problem(THIRDS, rest, {THIRDS: thirds[k]}), k, seed)
+    problems = [Problem(EVEN, wnut, {EVEN: tab_separated("wnut17-ner.dev")[::2]})]
     for name, file in (("BC2GM", "bc2gm-ner"), ("NCBI", "ncbi-ner")):
         whole = tab_separated(f"{file}.train")
         train = first_tokens(whole, LEARNED)
-        test = first_tokens(whole[len(train) :], SCORED)
-        for seed in seeds:
-            yield Run(name, seed, train, test, seed)
+        problems.append(Problem(name, train, {name: first_tokens(whole[len(train) :], SCORED)}))
+    for problem in problems:
+        yield from (Run(problem, seed, seed) for seed in seeds)
+    if {"phrases", "tags"} & set(names):
+        of_ewt = [p for p in tagging_representations.problems() if p.name in ("phrases", "tags")]
+        yield from (Run(problem, seeds[0], seeds[0]) for problem in of_ewt)
 
 
 # --- forms of the CRF -----------------------------------------------------------------------------------
@@ -74,27 +103,28 @@ def runs(seeds: list[int]) -> Iterator[Run]:
 @contextlib.contextmanager
 def form_of(words: str) -> Iterator[dict[str, Any]]:
     """Settings of the CRF; within the context it reads the spelling of this form."""
-    told = words.split()
-    numbers = {name: float(value) for name, _, value in (w.partition("=") for w in told) if value}
+    told = {name: float(value or 1) for name, _, value in (word.partition("=") for word in words.split())}
     read = crf_features.FeatureReader.read
+    sizes = dict.fromkeys(JOINED, told.get("joined", 1.0)) | dict.fromkeys(LETTERS, told.get("letters", 1.0))
+    sizes |= dict.fromkeys(RUNS, told.get("runs", told.get("letters", 1.0)))
 
-    def cut(self: Any, sentences: Any, extra: Any, grow: bool) -> Any:
+    def changed(self: Any, sentences: Any, extra: Any, grow: bool) -> Any:
         tokens = read(self, sentences, extra, grow)
-        return without_rare(tokens, self.attributes, numbers["cut"]) if grow else tokens
+        tokens = without_rare(tokens, self.attributes, told.get("cut", 0)) if grow else tokens
+        return resized(tokens, self.attributes, sizes)
 
+    joined = [t for t in TEMPLATES if "joined" in told or ("shapes" in told and t.of_shape)]
     with contextlib.ExitStack() as stack:
-        if "joined" not in told:
-            stack.enter_context(mock.patch.object(crf_features, "TEMPLATES", ()))
+        stack.enter_context(mock.patch.object(crf_features, "TEMPLATES", joined))
         if "letters" not in told:
             stack.enter_context(mock.patch.object(crf_features, "letter_features", lambda word: []))
-        if "cut" in numbers:
-            stack.enter_context(mock.patch.object(crf_features.FeatureReader, "read", cut))
-        yield {"scheme": "bioes" if "bioes" in told else None, "l2": numbers.get("l2", 1.0)}
+        stack.enter_context(mock.patch.object(crf_features.FeatureReader, "read", changed))
+        yield {"scheme": "bioes" if "bioes" in told else None, "l2": told.get("l2", 1.0)}
 
 
 def without_rare(tokens: Any, attributes: dict[str, int], fewest: float) -> Any:
     """The tokens without joined and letter features that they have fewer than so many times."""
-    rich = np.array([name.startswith(RICH) for name in attributes])
+    rich = np.array([name.startswith(JOINED + LETTERS) for name in attributes])
     counts = np.bincount(tokens.attribute, minlength=len(rich))
     stays = ~(rich & (counts < fewest))[tokens.attribute]
     row = np.concatenate(([0], np.cumsum(stays)))[tokens.row].astype(np.int64)
@@ -102,36 +132,25 @@ def without_rare(tokens: Any, attributes: dict[str, int], fewest: float) -> Any:
     return tokens._replace(row=row, attribute=tokens.attribute[stays], value=value)
 
 
-class Remembered:
-    """A representation that reads each batch of sentences once, for all forms."""
-
-    def __init__(self, read: Any) -> None:
-        self.read, self.name, self.window = read, read.name, read.window
-        self.dense = getattr(read, "dense", False)
-        self.kept: dict[str, Any] = {}
-
-    def _once(self, make: Callable[[Any], Any], sentences: Any) -> Any:
-        key = "\n".join(" ".join(s) for s in sentences)
-        if key not in self.kept:
-            self.kept[key] = make(sentences)
-        return self.kept[key]
-
-    def features(self, sentences: Any) -> Any:
-        return self.read.features(sentences)
-
-    def vectors(self, sentences: Any) -> Any:
-        return self._once(self.read.vectors, sentences)
-
-    def sparse_rows(self, sentences: Any) -> Any:
-        return self._once(self.read.sparse_rows, sentences)
+def resized(tokens: Any, attributes: dict[str, int], sizes: dict[str, float]) -> Any:
+    """The tokens with the features whose names begin so at these sizes."""
+    size = np.ones(len(attributes), dtype=np.float32)
+    begins = tuple(sizes)
+    for i, name in enumerate(attributes):
+        if name.startswith(begins):
+            size[i] = sizes[next(b for b in begins if name.startswith(b))]
+    value = size[tokens.attribute]
+    return tokens._replace(value=value * tokens.value if len(tokens.value) else value)
 
 
-def tag(run: Run, features: list[Any], form: str, n_iter: int = N_ITER) -> Tags:
-    """The tags of the test, and once more with O shifted."""
-    words, gold = [s.words for s in run.test], [s.tags for s in run.test]
+def tag(problem: Problem, features: list[Any], form: str, n_iter: int) -> Tags:
+    """The tags of the test, and of spans once more with O shifted."""
+    words, gold = [s.words for s in problem.test], [s.tags for s in problem.test]
     with form_of(form) as settings:
         crf = CRFTagger(features, n_iter=n_iter, **settings)
-        crf.fit([s.words for s in run.train], [s.tags for s in run.train])
+        crf.fit([s.words for s in problem.train], [s.tags for s in problem.train])
+        if problem.name == "tags":
+            return crf.predict(words)
         found = tagged_with_shifts(crf, words, OUTSIDE, SHIFTS)
     moved: Tags = [[]] * len(words)
     for own, other in ((slice(0, None, 2), slice(1, None, 2)), (slice(1, None, 2), slice(0, None, 2))):
@@ -144,26 +163,29 @@ def tag(run: Run, features: list[Any], form: str, n_iter: int = N_ITER) -> Tags:
 
 
 class Scored(NamedTuple):
-    """Span counts by sentence of all runs of a column, as tagged and with O shifted."""
+    """What is right and wrong in a column, by run."""
 
-    plain: list[Any]
-    shifted: list[Any]
+    column: Column
+    runs: list[Any]
+
+    def value(self) -> str:
+        parts = [np.concatenate(self.runs)] if self.column.problem.name == THIRDS else self.runs
+        return spread([self.column.value(part) for part in parts], 1)
+
+    def p(self, other: Scored) -> float:
+        """The seeds of one test are tests of the same sentences, not of more of them; McNemar is of the first."""
+        join = np.concatenate if self.column.problem.name == THIRDS else sum
+        ours, theirs = (scored.runs[0] if self.column.kind == "oov" else join(scored.runs) for scored in (self, other))
+        return self.column.p(ours, theirs)
 
 
-def line(form: str, found: dict[str, Scored], base: dict[str, Scored] | None) -> str:
-    """A row of the table: means over seeds (thirds of WNUT-17 together), p against the base with O shifted."""
-    cells = []
-    for column, own in found.items():
-        told = []
-        for kind in ("plain", "shifted"):
-            parts = getattr(own, kind)
-            values = [f1(np.concatenate(parts).sum(0))] if column == "WNUT-17 train" else [f1(p.sum(0)) for p in parts]
-            told.append(spread(100 * np.array(values), 1))
-        p = ""
-        if base is not None:
-            ours, theirs = (np.concatenate(of[column].shifted) for of in (found, base))
-            p = f" (p {shown_p(bootstrap(ours, theirs, n=2000))})"
-        cells += [told[0], told[1] + p]
+def line(form: str, found: dict[str, Scored], base: dict[str, Scored]) -> str:
+    """A row of the table, with p against the base but for itself and for O shifted."""
+    compared = found is not base
+    cells = [
+        own.value() + (f" (p {shown_p(own.p(base[name]))})" if compared and "shifted" not in name else "")
+        for name, own in found.items()
+    ]
     return f"| {form} | {' | '.join(cells)} |"
 
 
@@ -171,7 +193,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="spelling alone; exit code 1: letters do not help")
     parser.add_argument("--forms", nargs="+", default=list(FORMS), help="the others are compared with the first")
-    parser.add_argument("--columns", nargs="+", default=["WNUT-17 train", "WNUT-17 dev, even", "BC2GM", "NCBI"])
+    parser.add_argument("--problems", nargs="+", default=[THIRDS, EVEN, "BC2GM", "NCBI", "phrases", "tags"])
     parser.add_argument("--row", default="default", choices=list(ROWS), help="what the CRF reads beside the spelling")
     parser.add_argument("--n-iter", type=int, default=N_ITER, help="of L-BFGS")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="of the models")
@@ -185,37 +207,39 @@ def full(options: Any) -> int:
     rows = Rows(options.work, __file__)
     text = cache(lambda: text_of(8.0))
     scored: dict[str, dict[str, Scored]] = {form: {} for form in options.forms}
-    for run in runs(options.seeds):
-        if run.column not in options.columns:
+    for run in runs(options.seeds, options.problems):
+        problem = run.problem
+        if problem.name not in options.problems:
             continue
         features: list[Any] = []
         for form in options.forms:
-            key = f"{options.row}-{options.n_iter}-{run.column}-{run.part}-{run.seed}-{form}"
+            key = f"{options.row}-{options.n_iter}-{problem.name}-{run.part}-{run.seed}-{form}"
             if not rows.has(key) and not features and options.row != "spelling":
-                features = [Remembered(f) for f in ROWS[options.row](Models(text, options.work, run.seed))]
-            row = rows(key, lambda run=run, features=features, form=form: tag(run, features, form, options.n_iter))  # type: ignore[misc]
-            counts = [span_counts(run.test, tags) for tags in (row.tags[: len(run.test)], row.tags[len(run.test) :])]
-            column = scored[form].setdefault(run.column, Scored([], []))
-            column.plain.append(counts[0])
-            column.shifted.append(counts[1])
-            told = [100 * f1(c.sum(0)) for c in counts]
-            print(f"{key}: {told[0]:.2f}, shifted {told[1]:.2f} ({row.cpu:.0f} s)", flush=True)
-    titles = [f"{c} {kind}" for c in scored[options.forms[0]] for kind in ("F1", "O shifted")]
-    print(f"| | {' | '.join(titles)} |\n|---|{'---|' * len(titles)}")
+                features = [ReadOnce(f) for f in ROWS[options.row](Models(text, options.work, run.seed))]
+            row = rows(key, lambda p=problem, read=features, form=form: tag(p, read, form, options.n_iter))  # type: ignore[misc]
+            told = []
+            for c in columns([problem]):
+                n = len(problem.test)
+                for title, tags in ((c.title, row.tags[:n]), (f"{c.title}, O shifted", row.tags[n:])):
+                    if tags:
+                        own = scored[form].setdefault(title, Scored(c, []))
+                        own.runs.append(c.of(tags))
+                        told.append(f"{title} {c.value(own.runs[-1]):.2f}")
+            print(f"{key}: {', '.join(told)} ({row.cpu:.0f} s)", flush=True)
     base = scored[options.forms[0]]
-    for form, found in scored.items():
-        print(line(form, found, None if found is base else base))
+    print(f"| | {' | '.join(base)} |\n|---|{'---|' * len(base)}")
+    print("\n".join(line(form, found, base) for form, found in scored.items()))
     return 0
 
 
 def quick() -> int:
     """Genes from few labels by spelling alone: letters and joined words must help."""
     whole = tab_separated("bc2gm-ner.train")
-    run = Run("BC2GM", 0, first_tokens(whole, 15_000), first_tokens(whole[::-1], 10_000), 0)
+    problem = Problem("BC2GM", first_tokens(whole, 15_000), {"BC2GM": first_tokens(whole[::-1], 10_000)})
     score = {}
     for form in ("bioes", "bioes joined letters"):
-        tags = tag(run, [], form, n_iter=30)[: len(run.test)]
-        score[form] = 100 * float(f1(span_counts(run.test, tags).sum(0)))
+        tags = tag(problem, [], form, n_iter=30)[: len(problem.test)]
+        score[form] = 100 * float(f1(span_counts(problem.test, tags).sum(0)))
         print(f"{form}: F1 {score[form]:.2f}", flush=True)
     return 0 if score["bioes joined letters"] > score["bioes"] else 1
 

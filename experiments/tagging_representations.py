@@ -29,13 +29,16 @@ import representations
 from base_phrases import ewt_phrases
 from by_letters import HMMByLetters, LDSByLetters
 from data import craft_articles, ewt, first_tokens, masc, tab_separated
+from read_once import ReadOnce
 from scoring import Rows, Tags, shown_p
-from tagging_choices import Remembered
 from tagging_default import Models, Problem, columns, text_of
+from tied_states import tied_states
+from undertow import HMM
 from undertow.results.tagging import CRFTagger, Paths, Posteriors, Vectors
 
 N_ITER = 40  # of L-BFGS
-WORD2VEC_MILLIONS = 2.0  # settings of word2vec are compared on less text, as skip-gram takes long
+FEWER_MILLIONS = 2.0  # settings of word2vec and tied HMMs are compared on less text, as they take long
+less_text = cache(lambda: text_of(FEWER_MILLIONS))
 
 
 # --- what can be read -----------------------------------------------------------------------------------
@@ -45,8 +48,10 @@ def paths(m: Models, scale: float = 1.0, window: int = 2, casing: str | None = "
     return Paths(m("brown"), window=window, pieces=True, casing=casing, scale=scale)
 
 
-def posteriors(m: Models, scale: float = 1.0, model: Any = None, casing: str | None = "known") -> Any:
-    return Posteriors(model or m("hmm"), window=1, pieces=True, casing=casing, scale=scale)
+def posteriors(
+    m: Models, scale: float = 1.0, model: Any = None, casing: str | None = "known", name: str | None = None
+) -> Any:
+    return Posteriors(model or m("hmm"), name=name, window=1, pieces=True, casing=casing, scale=scale)
 
 
 def lds(m: Models, scale: float = 2.0, model: Any = None) -> Any:
@@ -56,15 +61,36 @@ def lds(m: Models, scale: float = 2.0, model: Any = None) -> Any:
 def more_states(m: Models, n_states: int) -> Any:
     """Posteriors of a larger HMM."""
     settings: dict[str, Any] = {"n_iter": 4, "n_chunks": 8, "init": "clusters"}
-    return posteriors(m, model=representations.hmm(m.text(), n_states, m.work, seed=m.seed, **settings).model)
+    model = representations.hmm(m.text(), n_states, m.work, seed=m.seed, **settings).model
+    return posteriors(m, model=model, name="more-states")
+
+
+def by_blocks(m: Models, n_states: int) -> Any:
+    """Posteriors of an HMM of many states with sparse emissions: tables, a block for every 32 states."""
+    text = m.text()
+    key = f"blocks-{n_states}-{m.seed}-{representations.key_of(text)}"
+    model = HMM(n_states, parameterization="table", n_iter=4, n_chunks=8, random_state=m.seed, n_jobs=1)
+    fitted = representations.kept(m.work, key, lambda: model.fit(text)).model
+    return posteriors(m, model=fitted, name="blocks")
+
+
+def tied(m: Models, n_states: int, embeddings: bool, casing: str = "frequent") -> Any:
+    """Of a tied HMM on less text: its posteriors, or the embeddings of its states weighted by them."""
+    found = tied_states(less_text(), n_states, 64, m.work, seed=m.seed)
+    if embeddings:
+        return Vectors(found, scale=2.0, window=0, pieces=True, casing=casing)
+    return posteriors(m, model=found.model, name="tied")
+
+
+def of_less_text(m: Models, n_states: int) -> Any:
+    """Posteriors of an HMM on the text of the tied one."""
+    settings: dict[str, Any] = {"n_iter": 4, "n_chunks": 8, "init": "clusters"}
+    return posteriors(m, model=representations.hmm(less_text(), n_states, m.work, seed=m.seed, **settings).model)
 
 
 def layers(m: Models, n_layers: int, n_states: int) -> Any:
     model = representations.factorial(m.text(), n_layers, n_states, m.work, seed=m.seed, n_iter=3).model
-    return posteriors(m, model=model)
-
-
-less_text = cache(lambda: text_of(WORD2VEC_MILLIONS))
+    return posteriors(m, model=model, name="layers")
 
 
 def word2vec(m: Models, window: int, skip_gram: bool, scale: float) -> Any:
@@ -85,6 +111,11 @@ READS: dict[str, Callable[[Models], Any]] = {
     "posteriors*4": lambda m: posteriors(m, 4.0),
     "posteriors*2-by-letters": lambda m: posteriors(m, 2.0, HMMByLetters(m("hmm"))),
     "posteriors-200": lambda m: more_states(m, 200),
+    "posteriors-1024-blocks": lambda m: by_blocks(m, 1024),
+    "posteriors-80-less-text": lambda m: of_less_text(m, 80),
+    "posteriors-tied-1024": lambda m: tied(m, 1024, embeddings=False),
+    "embeddings-tied-1024": lambda m: tied(m, 1024, embeddings=True),
+    "embeddings-tied-1024-known": lambda m: tied(m, 1024, embeddings=True, casing="known"),
     "layers-2-30": lambda m: layers(m, 2, 30),
     "spelled-posteriors": lambda m: posteriors(m, casing=None),
     "spelled-posteriors*2": lambda m: posteriors(m, 2.0, casing=None),
@@ -168,7 +199,7 @@ def table(chosen: list[Problem], candidates: list[str], models: Models, rows: Ro
     made = cache(lambda name: READS[name](models))
     cells: dict[str, list[str]] = {}
     for problem in chosen:
-        read_once = cache(lambda name: Remembered(made(name)))  # the vectors of one problem are held at a time
+        read_once = cache(lambda name: ReadOnce(made(name)))  # the vectors of one problem are held at a time
         base: list[Any] = []
         for told in candidates:
 

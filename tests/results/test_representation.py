@@ -12,7 +12,7 @@ from sentences import is_one_sentence
 from undertow import LDS, Corpus
 from undertow.errors import InputError
 from undertow.models.base import Estimator
-from undertow.results.tagging import Paths, Posteriors, Representation, States, Vectors, representation
+from undertow.results.tagging import Paths, Posteriors, Representation, States, Vectors, model_features
 from undertow.results.tagging.sources import as_representation, as_representations
 from undertow.text.vocabulary import Vocabulary
 
@@ -118,7 +118,7 @@ def test_tokens_that_the_rule_cuts_have_what_the_model_says_of_their_head(lds: L
 
 
 def test_a_model_that_is_fitted_later_or_again(lds: LDS, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(representation, "MAX_CACHED", 2)
+    monkeypatch.setattr(model_features, "MAX_CACHED", 2)
     model = LDS()
     vectors = Vectors(model)
     vars(model).update(vars(lds))

@@ -16,7 +16,7 @@ from undertow.errors import InputError, short
 from undertow.kernels.types import F32
 from undertow.models.base import Estimator, SavedState, Sentences, TensorSpec
 from undertow.results.tagging import packed_models
-from undertow.results.tagging.representation import ModelFeatures
+from undertow.results.tagging.model_features import ModelFeatures
 from undertow.results.tagging.scores import Report, accuracy_by_group, span_scores, token_accuracy
 from undertow.results.tagging.sources import ADAPTERS, FeatureSources, as_representations
 from undertow.results.tagging.spans import SCHEMES, scheme_of

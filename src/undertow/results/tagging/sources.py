@@ -8,7 +8,8 @@ from typing import Any
 
 from undertow.errors import InputError
 from undertow.models.base import Estimator
-from undertow.results.tagging.representation import ModelFeatures, Paths, Posteriors, States, Vectors
+from undertow.results.tagging.model_features import ModelFeatures
+from undertow.results.tagging.representation import Paths, Posteriors, States, Vectors
 from undertow.results.tagging.token_features import Representation
 
 MOST_POSTERIORS = 512  # with more states, a model given by itself is read by its most likely states

@@ -45,8 +45,8 @@ from undertow.results.tagging.base import (
 from undertow.results.tagging.crf import CRFTagger
 from undertow.results.tagging.default import LAGS, default_parts
 from undertow.results.tagging.label_shift import OUTSIDE, measure_shift, shift_label
+from undertow.results.tagging.model_features import ModelFeatures
 from undertow.results.tagging.parts import Kept, Watch, interrupts_raise, kept_parts
-from undertow.results.tagging.representation import ModelFeatures
 from undertow.results.tagging.scores import Report
 from undertow.results.tagging.sources import FeatureSources
 from undertow.results.tagging.token_features import Representation
