@@ -41,7 +41,7 @@ ROWS: dict[str, dict[str, Any]] = {
     "width-64": {"width": 64},
     "width-256": {"width": 256},
     "carried": {"carry": True},
-    "long": {"n_states": 32_768, "n_blocks": 512, "carry": True, "n_iter": 18},
+    "long": {"n_states": 12_288, "n_blocks": 128, "width": 256, "carry": True, "n_iter": 14},
 }
 QUICK = ("tables", "default")
 

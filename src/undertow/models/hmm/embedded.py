@@ -51,7 +51,7 @@ from undertow.text.lag_counts import LagCounts
 FIRST_STATES = 2048  # EM begins with at most so many
 EM_PASSES = 4
 IMITATION_DRAWS, STEPS_PER_DRAW = 20, 4  # gradient steps towards the counts of EM
-RATE, LAST_RATE = 7.5e-3, 1e-4  # of Adam, for vectors of width 128; it falls along a cosine
+RATE, LAST_RATE = 5e-3, 1e-4  # of Adam; it falls along a cosine
 DECAY = 1.0
 SPLIT_NOISE = 0.1  # of the vectors' standard deviation
 PARTS = 2  # of a batch, for two threads; fixed, so that the bits do not depend on the number of threads
@@ -312,7 +312,7 @@ def _imitate(
         tables = chain_tables(part, layout, n_threads)
         again = counts._replace(pairs=pairs.copy())  # it is overwritten
         gradient = log_likelihood_gradient(part, layout, tables, again, n_threads)
-        adam = adam.ascend(weights, gradient, kept, 1 / max(n, 1.0), rate_at(0.0, options.width), DECAY, n_threads)
+        adam = adam.ascend(weights, gradient, kept, 1 / max(n, 1.0), RATE, DECAY, n_threads)
     return state._replace(adam=adam)
 
 
@@ -345,10 +345,9 @@ def _gather_pairs(
 # --- training -------------------------------------------------------------------------------------------
 
 
-def rate_at(progress: float, width: int) -> float:
-    """The learning rate after this share of all steps; in a wider vector more entries move, so each moves less."""
-    fallen = LAST_RATE + (RATE - LAST_RATE) * 0.5 * (1 + math.cos(math.pi * progress))
-    return fallen * math.sqrt(128 / width)
+def rate_at(progress: float) -> float:
+    """The learning rate after this share of all steps."""
+    return LAST_RATE + (RATE - LAST_RATE) * 0.5 * (1 + math.cos(math.pi * progress))
 
 
 def gradient_step(
@@ -399,7 +398,7 @@ def embedded_epochs(
     for epoch in range(state.n_done, options.n_iter):
         log_likelihood, n_tokens = 0.0, 0
         for i, b in enumerate(rng.permutation(len(batches)).tolist()):
-            rate = rate_at((epoch * len(batches) + i) / n_steps, options.width)
+            rate = rate_at((epoch * len(batches) + i) / n_steps)
             kept = draw_states(state.first, options.dropout, rng)
             state, stats = gradient_step(state, order, batches[b], kept, rate, engine, n_threads)
             log_likelihood, n_tokens = log_likelihood + stats.log_likelihood, n_tokens + stats.n_tokens
