@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 
@@ -13,18 +14,17 @@ class ReadOnce:
         self.read, self.name, self.window = read, read.name, read.window
         self.dense = getattr(read, "dense", False)
         self.kept: dict[str, Any] = {}
+        if hasattr(read, "vectors"):  # a CRF with a network reads those of all that have any
+            self.vectors = partial(self._once, read.vectors)
 
     def _once(self, make: Callable[[Any], Any], sentences: Any) -> Any:
-        key = "\n".join(" ".join(s) for s in sentences)
+        key = make.__name__ + "\n" + "\n".join(" ".join(s) for s in sentences)
         if key not in self.kept:
             self.kept[key] = make(sentences)
         return self.kept[key]
 
     def features(self, sentences: Any) -> Any:
         return self.read.features(sentences)
-
-    def vectors(self, sentences: Any) -> Any:
-        return self._once(self.read.vectors, sentences)
 
     def sparse_rows(self, sentences: Any) -> Any:
         return self._once(self.read.sparse_rows, sentences)

@@ -20,7 +20,7 @@ from undertow.kernels.chain import crf as kernel
 from undertow.models.fitting import Checkpoint
 from undertow.results.tagging import convert
 from undertow.results.tagging.crf_features import FeatureReader
-from undertow.results.tagging.crf_training import _adagrad
+from undertow.results.tagging.crf_training import adagrad
 
 
 class Numbers:
@@ -163,7 +163,7 @@ def test_mini_batches_come_near_the_optimum() -> None:
         CRFTagger(algorithm="minibatch", l1=1.0).fit(X, y)
 
 
-def test_a_step_of_adagrad() -> None:
+def test_a_step_ofadagrad() -> None:
     """Against the definition, for the weights that are free."""
     rng = np.random.default_rng(0)
     x, gradient, centre = rng.normal(size=(3, 5))
@@ -172,7 +172,7 @@ def test_a_step_of_adagrad() -> None:
     after = squares + free * g**2
     expected = x - free * 0.7 * g / np.sqrt(after)
     rounded = x.astype(np.float32)
-    _adagrad(x, squares, gradient, free, centre, 0.3, 0.7, rounded)
+    adagrad(x, squares, gradient, free, centre, 0.3, 0.7, rounded)
     np.testing.assert_allclose(x, expected, rtol=1e-12)
     np.testing.assert_allclose(squares, after, rtol=1e-12)
     np.testing.assert_array_equal(rounded, x.astype(np.float32))

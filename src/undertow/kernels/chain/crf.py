@@ -45,6 +45,11 @@ class Tokens(NamedTuple):
     attribute: I32  # (entries,)
     value: F32  # (entries,), or empty if all are 1
     dense: F32  # (N, d)
+    more: F32 | None = None  # (N, m) numbers that a network reads beside `dense`; None: there is no network
+
+    def numbers(self) -> F32:
+        """(N, d + m) what a network reads."""
+        return self.dense if self.more is None else np.concatenate([self.dense, self.more], axis=1)
 
 
 class Pairs(NamedTuple):
@@ -355,16 +360,30 @@ def add_loss_and_gradient(
         scores = buffers.take("scores", high - low, K, np.float32)
         token_scores(tokens, low, high, pairs.start, pairs.label, weights, scores)
         own = weight[first + edges[i] : first + edges[i + 1]]
-        found = chain_posterior(scores, bounds - low, weights.transition, own)
-        loss += float(own @ found.log_z) - _subtract_gold(
-            scores, weights.transition, gold[low:high], bounds - low, own, found.gamma, found.pairs
-        )
-        total.transition[:] += found.pairs
-        row = tokens.row[low : high + 1]
-        _add_gradient(row, tokens.attribute, tokens.value, pairs.start, pairs.label, found.gamma, total.sparse)
-        if tokens.dense.shape[1]:
-            total.dense[:] += tokens.dense[low:high].T @ found.gamma.astype(np.float32, copy=False)
+        more, excess, steps = loss_of_scores(scores, bounds - low, weights.transition, gold[low:high], own)
+        loss += more
+        add_weight_gradient(tokens, low, high, pairs, excess, steps, total)
     return loss
+
+
+def loss_of_scores(
+    scores: Scores, bounds: I64, transition: Scores, gold: I32, weight: F64
+) -> tuple[float, Scores, F64]:
+    """The loss of sentences whose tokens have these scores; its gradients by the scores and by the transitions."""
+    found = chain_posterior(scores, bounds, transition, weight)
+    of_gold = _subtract_gold(scores, transition, gold, bounds, weight, found.gamma, found.pairs)
+    return float(weight @ found.log_z) - of_gold, found.gamma, found.pairs
+
+
+def add_weight_gradient(
+    tokens: Tokens, low: int, high: int, pairs: Pairs, excess: Scores, steps: F64, total: Weights
+) -> None:
+    """Add the gradient by all weights, given those by the scores of tokens low … high − 1 and by the transitions."""
+    total.transition[:] += steps
+    row = tokens.row[low : high + 1]
+    _add_gradient(row, tokens.attribute, tokens.value, pairs.start, pairs.label, excess, total.sparse)
+    if tokens.dense.shape[1]:
+        total.dense[:] += tokens.dense[low:high].T @ excess.astype(np.float32, copy=False)
 
 
 def _chunk_edges(bounds: I64) -> list[int]:
@@ -404,7 +423,8 @@ def take(problem: Problem, sentences: I64) -> Problem:
     row = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
     entries = np.repeat(tokens.row[picked] - row[:-1], counts) + np.arange(row[-1])
     value = tokens.value[entries] if len(tokens.value) else tokens.value
-    some = Tokens(bounds, row, tokens.attribute[entries], value, tokens.dense[picked])
+    more = None if tokens.more is None else tokens.more[picked]
+    some = Tokens(bounds, row, tokens.attribute[entries], value, tokens.dense[picked], more)
     return problem._replace(tokens=some, gold=problem.gold[picked], weight=problem.weight[sentences])
 
 

@@ -14,6 +14,7 @@ from undertow.errors import FormatError, InputError, short
 from undertow.kernels.chain import crf as kernel
 from undertow.kernels.chain.crf import I32
 from undertow.kernels.chain.nbest import n_best_paths
+from undertow.kernels.chain.token_network import TokenNetwork, network_scores
 from undertow.kernels.types import F32, F64, I64
 from undertow.models.base import SavedState, TensorSpec, check_engine
 from undertow.models.constraints import (
@@ -41,6 +42,7 @@ from undertow.results.tagging.base import (
     token_batches,
 )
 from undertow.results.tagging.crf_features import Extra, FeatureReader, checked_extra
+from undertow.results.tagging.crf_network import PASSES, Learned, NetworkState, with_network
 from undertow.results.tagging.crf_training import CRFWeights
 from undertow.results.tagging.scores import Report
 from undertow.results.tagging.sources import FeatureSources
@@ -49,6 +51,7 @@ from undertow.results.tagging.spans import convert, scheme_of, split_tag
 ALGORITHMS = ("lbfgs", "minibatch")
 _IOB2 = {"B": "B", "S": "B", "I": "I", "E": "I", "O": "O"}  # letters of BIOES
 LARGEST_WEIGHT = 1e9
+NETWORK = "network."  # before the names of its tensors
 PREDICT_TOKENS = 1 << 15  # scores of so many tokens are held at a time
 
 
@@ -95,6 +98,11 @@ class CRFTagger(BaseTagger):
     class_weight
         Weights of tags: a dict of tag → number (1 for those left out), or "balanced" for the inverse of their
         frequencies. A sentence counts as the mean of the weights of its tags.
+    n_hidden
+        Units in each of the two hidden layers of a network that scores tokens too; 0 for none. It reads the vectors
+        of all features that have any; without such features there is none. After the linear CRF, a second one is
+        trained with it in 20 passes in which features and units are dropped at random, and the mean of the two is
+        kept. It needs l1 = 0 and no prior.
     scheme
         "bioes" learns spans with tags of their own for the last and the only token of a span, where the tags given are
         IOB2; all results are in IOB2. None learns the tags as they are, and so does "bioes" for other tags.
@@ -106,7 +114,7 @@ class CRFTagger(BaseTagger):
     n_jobs
         Threads of "lbfgs" and of predictions; −1 for as many as there are processors. It does not change the result.
     random_state
-        Seed or generator, for the order of mini-batches.
+        Seed or generator, for the order of mini-batches, and for what `n_hidden` draws.
     callbacks
         Functions of a `TrainingEvent`, called after each iteration.
 
@@ -118,10 +126,13 @@ class CRFTagger(BaseTagger):
         The labels of the CRF: the tags, or with `scheme` those of BIOES.
     weights_ : CRFWeights
         The weights that are not 0.
+    network_ : TokenNetwork or None
+        The network, if there is one.
     attributes_ : dict
         Names of the sparse features and their rows in `weights_`.
     history_ : list of float
-        The penalized log-likelihood after each iteration.
+        The penalized log-likelihood after each iteration, then that of each pass with the network, of what was not
+        dropped.
     vocabulary_ : Vocabulary
         The words of the labelled text with their counts.
     has_extra_ : bool
@@ -139,6 +150,7 @@ class CRFTagger(BaseTagger):
 
     kind = "crf-tagger"
     format_version = 2  # 1 held a model of CRFsuite
+    added_params: ClassVar[Mapping[str, Any]] = {"n_hidden": 0}
     unsaved_params: ClassVar[frozenset[str]] = frozenset({"callbacks", "features", "prior"})
     constraints: ClassVar[Mapping[str, Constraint]] = {
         "features": Checked(check_features),
@@ -152,6 +164,7 @@ class CRFTagger(BaseTagger):
         "batch_size": Whole(1),
         "learning_rate": Number(0, 1e3),
         "class_weight": Checked(training.check_class_weight),
+        "n_hidden": Whole(0, 10_000),
         "scheme": Checked(_check_scheme),
         "prior": Checked(_check_prior),
         "warm_start": Flag(),
@@ -162,6 +175,7 @@ class CRFTagger(BaseTagger):
 
     states_: list[str]
     weights_: CRFWeights
+    network_: TokenNetwork | None
     attributes_: dict[str, int]
     has_extra_: bool
 
@@ -179,6 +193,7 @@ class CRFTagger(BaseTagger):
         batch_size: int = 512,
         learning_rate: float = 0.3,
         class_weight: Mapping[str, float] | str | None = None,
+        n_hidden: int = 0,
         scheme: str | None = None,
         prior: CRFTagger | None = None,
         warm_start: bool = False,
@@ -197,6 +212,7 @@ class CRFTagger(BaseTagger):
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.class_weight = class_weight
+        self.n_hidden = n_hidden
         self.scheme = scheme
         self.prior = prior
         self.warm_start = warm_start
@@ -252,7 +268,8 @@ class CRFTagger(BaseTagger):
             raise InputError("CRFTagger: a representation is called 'extra', as the extra columns are: rename it.")
         names: dict[str, int] = {}
         with one_blas_thread():
-            reader = FeatureReader(features, self.window, self.lexical, names, scheme_of(tags) is not None)
+            is_spans, network = scheme_of(tags) is not None, self.n_hidden > 0
+            reader = FeatureReader(features, self.window, self.lexical, names, is_spans, network)
             tokens = reader.read(words, columns, grow=True)
             labels, states, problem = self._problem(tokens, tags, names)
             start, centre = self._start(problem, names, states)
@@ -261,14 +278,15 @@ class CRFTagger(BaseTagger):
             with open_checkpoint(checkpoint, self._without_models(), data) as saved:
                 result = run_iterations(
                     self._iterations(problem, penalty, start, saved.state),
-                    n_iter=self.n_iter,
+                    n_iter=self.n_iter + (PASSES if self.n_hidden else 0),
                     unit="iteration" if self.algorithm == "lbfgs" else "pass",
                     callbacks=self.callbacks,
                     checkpoint=saved,
                 )
         self._set_common(words, tags, features)
         self.labels_, self.states_ = labels, states
-        self.weights_, self.attributes_ = training.packed(problem, result.params, names)
+        self.weights_, self.attributes_ = training.packed(problem, result.params.flat, names)
+        self.network_ = result.params.network
         self.has_extra_ = columns is not None
         self.history_ = result.history
         self._open_reader()
@@ -310,28 +328,35 @@ class CRFTagger(BaseTagger):
 
     def _iterations(
         self, problem: kernel.Problem, penalty: training.Penalty, start: F64, resume_from: Any
-    ) -> Iterator[Iteration[F64]]:
+    ) -> Iterator[Iteration[Learned]]:
+        rng = check_random_state(self.random_state)
+        passes = resume_from if isinstance(resume_from, NetworkState) else None
+        before = resume_from if passes is None else None
         if self.algorithm == "lbfgs":
             n_threads = count_workers(self.n_jobs)
-            return training.lbfgs(problem, penalty, start, self.n_iter, self.tol, n_threads, resume_from)
-        rng = check_random_state(self.random_state)
-        return training.minibatch(
-            problem, penalty, start, self.n_iter, self.batch_size, self.learning_rate, rng, resume_from
-        )
+            linear = training.lbfgs(problem, penalty, start, self.n_iter, self.tol, n_threads, before)
+        else:
+            linear = training.minibatch(
+                problem, penalty, start, self.n_iter, self.batch_size, self.learning_rate, rng, before
+            )
+        return with_network(linear, problem, penalty, self.n_hidden, rng, passes)
 
     def _check_params(self) -> None:
         super()._check_params()
         if self.algorithm == "minibatch" and self.l1 > 0:
             raise InputError(f'CRFTagger: l1={self.l1} needs algorithm="lbfgs": leave it 0 with "minibatch".')
+        if self.n_hidden and self.l1 > 0:
+            raise InputError(f"CRFTagger: l1={self.l1} needs n_hidden=0: a network is trained without it.")
+        if self.prior is not None and (self.n_hidden or getattr(self.prior, "network_", None) is not None):
+            raise InputError("CRFTagger: a prior works for linear CRFs: train it and this tagger with n_hidden=0.")
 
     def _without_models(self) -> CRFTagger:
         """A tagger with the same parameters but the models it reads, which the arrays stand for."""
         return CRFTagger(**{**self.get_params(), "features": None, "prior": None})
 
     def _open_reader(self) -> None:
-        self._reader = FeatureReader(
-            self.features_, self.window, self.lexical, self.attributes_, self.scheme_ is not None
-        )
+        is_spans, network = self.scheme_ is not None, self.network_ is not None
+        self._reader = FeatureReader(self.features_, self.window, self.lexical, self.attributes_, is_spans, network)
 
     def predict(self, X: TaggerInput, *, extra: Extra = None) -> list[list[str]]:
         """Tag sentences.
@@ -490,12 +515,25 @@ class CRFTagger(BaseTagger):
                         "give the same features."
                     )
                 scores = kernel.all_scores(tokens, self.weights_, count_workers(self.n_jobs))
+                if self.network_ is not None and len(scores):
+                    scores += self._network_scores(self.network_, tokens)
                 yield tokens.bounds, scores
+
+    def _network_scores(self, network: TokenNetwork, tokens: kernel.Tokens) -> F32:
+        numbers = tokens.numbers()
+        if numbers.shape[1] != len(network.input):
+            raise InputError(
+                f"The network reads {len(network.input)} numbers a token, and these features have {numbers.shape[1]}: "
+                "give the same features."
+            )
+        return network_scores(network, numbers, tokens.bounds)[0]
 
     # --- saving -----------------------------------------------------------------------------------------
 
     def _fitted_scalars(self) -> dict[str, Any]:
+        network = self.network_
         sizes = {
+            "network": None if network is None else [len(network.input), len(network.input_bias)],
             "extra": self.has_extra_,
             "states": self.states_,
             "n_attributes": len(self.attributes_),
@@ -506,21 +544,31 @@ class CRFTagger(BaseTagger):
         return {**super()._fitted_scalars(), **sizes}
 
     @classmethod
+    def _upgrade(cls, state: SavedState) -> SavedState:
+        before = super()._upgrade(state)
+        return before._replace(fitted={"network": None, **before.fitted})  # earlier versions had no networks
+
+    @classmethod
     def _tensor_spec(cls, state: SavedState) -> dict[str, TensorSpec]:
         fitted = state.fitted
         K, d, P = len(fitted["states"]), fitted["n_numbers"], fitted["n_pairs"]
-        return {
-            "attributes": TensorSpec("uint8", (fitted["name_bytes"],)),
-            "start": TensorSpec("int64", (fitted["n_attributes"] + 1,)),
-            "label": TensorSpec("int32", (P,)),
-            "sparse": TensorSpec("float32", (P,)),
-            "dense": TensorSpec("float32", (d, K)),
-            "transition": TensorSpec("float32", (K, K)),
-        } | cls._packed_spec(state)
+        return (
+            _network_spec(fitted["network"], K)
+            | {
+                "attributes": TensorSpec("uint8", (fitted["name_bytes"],)),
+                "start": TensorSpec("int64", (fitted["n_attributes"] + 1,)),
+                "label": TensorSpec("int32", (P,)),
+                "sparse": TensorSpec("float32", (P,)),
+                "dense": TensorSpec("float32", (d, K)),
+                "transition": TensorSpec("float32", (K, K)),
+            }
+            | cls._packed_spec(state)
+        )
 
     def _tensors(self) -> dict[str, npt.NDArray[Any]]:
         names = np.frombuffer(_names_as_bytes(self.attributes_), dtype=np.uint8)
-        return {"attributes": names, **self.weights_._asdict(), **self._packed_tensors()}
+        network = {} if self.network_ is None else {f"{NETWORK}{n}": x for n, x in self.network_._asdict().items()}
+        return {"attributes": names, **self.weights_._asdict(), **network, **self._packed_tensors()}
 
     @classmethod
     def _check_values(cls, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
@@ -537,9 +585,8 @@ class CRFTagger(BaseTagger):
         inner[start[:-1]] = False
         if np.any(np.diff(label)[inner[1:]] <= 0):
             raise InputError("the tags of an attribute do not rise.")
-        if not all(
-            np.abs(tensors[name]).max(initial=0.0) <= LARGEST_WEIGHT for name in ("sparse", "dense", "transition")
-        ):
+        numbers = ["sparse", "dense", "transition", *_network_spec(state.fitted["network"], len(states))]
+        if not all(np.abs(tensors[name]).max(initial=0.0) <= LARGEST_WEIGHT for name in numbers):
             raise InputError("a weight is larger than any that training leaves.")
         _names_from_bytes(tensors["attributes"].tobytes(), len(start) - 1)
 
@@ -547,10 +594,22 @@ class CRFTagger(BaseTagger):
         self._restore_common(tensors, state)
         # copies: Numba compiles once more for arrays that cannot be written
         self.weights_ = CRFWeights(**{name: np.array(tensors[name]) for name in CRFWeights._fields})
+        self.network_ = None
+        if state.fitted["network"] is not None:
+            self.network_ = TokenNetwork(*(np.array(tensors[f"{NETWORK}{name}"]) for name in TokenNetwork._fields))
         self.has_extra_ = bool(state.fitted["extra"])
         self.states_ = state.fitted["states"]
         self.attributes_ = _names_from_bytes(tensors["attributes"].tobytes(), state.fitted["n_attributes"])
         self._open_reader()
+
+
+def _network_spec(sizes: Any, n_labels: int) -> dict[str, TensorSpec]:
+    """The tensors of a network with these sizes (numbers, units); none for None."""
+    if sizes is None:
+        return {}
+    d, k = sizes
+    shapes = TokenNetwork((d, k), (k,), (3 * k, k), (k,), (2 * k, n_labels))  # type: ignore[arg-type]
+    return {f"{NETWORK}{name}": TensorSpec("float32", shape) for name, shape in shapes._asdict().items()}
 
 
 def _numbers(tags: list[list[str]], names: list[str]) -> I32:

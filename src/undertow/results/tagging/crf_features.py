@@ -19,6 +19,7 @@ from numba import njit
 
 from undertow.errors import InputError, short
 from undertow.kernels.chain.crf import I32, Tokens
+from undertow.kernels.chain.token_network import shifted
 from undertow.kernels.types import F32, I64
 from undertow.results.tagging.base import token_batches
 from undertow.results.tagging.token_features import Features, Representation, SparseRows
@@ -140,6 +141,8 @@ class FeatureReader:
         Name → id; grows while a tagger learns.
     letters
         Whether more of the letters of a word is read, as for spans.
+    network
+        Whether a network reads the vectors of all representations that have any, not the dense ones alone.
     """
 
     def __init__(
@@ -149,7 +152,9 @@ class FeatureReader:
         lexical: bool,
         attributes: dict[str, int],
         letters: bool = False,
+        network: bool = False,
     ) -> None:
+        self.network = network
         self.window, self.lexical, self.attributes, self.letters = window, lexical, attributes, letters
         self.dense = [f for f in features if getattr(f, "dense", False)]
         self.sparse = [f for f in features if not getattr(f, "dense", False)]
@@ -174,7 +179,7 @@ class FeatureReader:
         bounds = np.cumsum([0, *map(len, sentences)]).astype(np.int64)
         # without tokens the number of dense columns is unknown
         parts = [p for p in parts if len(p[0]) > 1] or [self._read_batch([], None if extra is None else [], grow)]
-        widths = {dense.shape[1] for *_, dense in parts}
+        widths = {(dense.shape[1], more.shape[1]) for *_, dense, more in parts}
         if len(widths) > 1:
             raise InputError("The vectors of one text have different widths: correct the representation's vectors.")
         counts = np.concatenate([np.diff(row) for row, *_ in parts])
@@ -184,12 +189,13 @@ class FeatureReader:
             row,
             np.concatenate([attribute for _, attribute, *_ in parts]),
             _joined_values(parts),
-            np.concatenate([dense for *_, dense in parts]),
+            np.concatenate([dense for *_, dense, _ in parts]),
+            np.concatenate([more for *_, more in parts]) if self.network else None,
         )
 
     def _read_batch(
         self, batch: list[list[str]], extra: list[list[dict[str, float]]] | None, grow: bool
-    ) -> tuple[I64, I32, F32, F32]:
+    ) -> tuple[I64, I32, F32, F32, F32]:
         bounds = np.cumsum([0, *map(len, batch)]).astype(np.int64)
         blocks = self._spelling(batch, bounds, grow)
         each = np.arange(bounds[-1])
@@ -199,7 +205,10 @@ class FeatureReader:
         if extra is not None:
             blocks += _token_blocks(self.extra, rows_of_dicts("extra", extra, batch), each, grow)
         row, attribute, value = assemble(blocks, bounds)
-        return row, attribute, value, self._matrix(batch, bounds)
+        beside = [f for f in self.sparse if self.network and hasattr(f, "vectors")]
+        more = [matrix for matrix, _ in self._matrices(beside, batch, bounds)]
+        dense = [shifted(m, bounds, o) for m, w in self._matrices(self.dense, batch, bounds) for o in range(-w, w + 1)]
+        return row, attribute, value, _columns(dense, int(bounds[-1])), _columns(more, int(bounds[-1]))
 
     def _spelling(self, batch: list[list[str]], bounds: I64, grow: bool) -> list[Block]:
         if len(self.types) > MAX_CACHED:
@@ -233,13 +242,11 @@ class FeatureReader:
             return ["bias"]
         return ["bias", *own_features(word), *(letter_features(word) if self.letters else [])]
 
-    def _matrix(self, batch: list[list[str]], bounds: I64) -> F32:
-        columns = [shifted(m, bounds, o) for m, w in self._matrices(batch, bounds) for o in range(-w, w + 1)]
-        n = int(bounds[-1])
-        return np.concatenate(columns, axis=1) if columns else np.zeros((n, 0), dtype=np.float32)
-
-    def _matrices(self, batch: list[list[str]], bounds: I64) -> Iterable[tuple[F32, int]]:
-        for f in self.dense:
+    def _matrices(
+        self, features: Sequence[Representation], batch: list[list[str]], bounds: I64
+    ) -> Iterable[tuple[F32, int]]:
+        """The vectors of each representation, and its window."""
+        for f in features:
             arrays = f.vectors(batch)  # type: ignore[attr-defined]
             if [len(a) for a in arrays] != np.diff(bounds).tolist():
                 raise _not_one_each(f.name)
@@ -372,27 +379,15 @@ def _as_array(values: array[int]) -> I32:
     return np.array(values, dtype=np.int32)  # a copy: the array may grow
 
 
-def _joined_values(parts: list[tuple[I64, I32, F32, F32]]) -> F32:
-    if not any(len(value) for _, _, value, _ in parts):
+def _columns(matrices: list[F32], n: int) -> F32:
+    """Matrices of n rows side by side."""
+    return np.concatenate(matrices, axis=1) if matrices else np.zeros((n, 0), dtype=np.float32)
+
+
+def _joined_values(parts: list[tuple[I64, I32, F32, F32, F32]]) -> F32:
+    if not any(len(value) for _, _, value, *_ in parts):
         return np.zeros(0, dtype=np.float32)
-    return np.concatenate([v if len(v) else np.ones(len(a), dtype=np.float32) for _, a, v, _ in parts])
-
-
-def shifted(matrix: F32, bounds: I64, offset: int) -> F32:
-    """Row t is row t + offset of the same sentence, or 0."""
-    if offset == 0:
-        return matrix
-    out = np.zeros_like(matrix)
-    _shift(matrix, bounds, offset, out)
-    return out
-
-
-@njit(cache=True, nogil=True)
-def _shift(matrix: Any, bounds: Any, offset: int, out: Any) -> None:
-    for s in range(len(bounds) - 1):
-        low, high = bounds[s], bounds[s + 1]
-        for t in range(max(low, low - offset), min(high, high - offset)):
-            out[t] = matrix[t + offset]
+    return np.concatenate([v if len(v) else np.ones(len(a), dtype=np.float32) for _, a, v, *_ in parts])
 
 
 def assemble(blocks: list[Block], bounds: I64) -> tuple[I64, I32, F32]:

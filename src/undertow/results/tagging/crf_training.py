@@ -76,11 +76,11 @@ def lbfgs(
     else:
         begin = start_descent(function, start, penalty.l1)
         values = [begin.value]
-        _check_value(begin.value)
+        check_value(begin.value)
     n_done = len(values) - 1
     for state in descend(function, begin, penalty.l1):
         values.append(state.value)
-        _check_value(state.value)
+        check_value(state.value)
         n_done += 1
         yield Iteration(-state.value, state.x, state=partial(_snapshot, state, values))
         if n_done >= n_iter or (n_done >= PERIOD and values[-1 - PERIOD] - values[-1] < tol * abs(values[-1])):
@@ -93,7 +93,7 @@ def _snapshot(state: Descent, values: list[float]) -> tuple[Descent, list[float]
     return state, list(values)
 
 
-def _check_value(value: float) -> None:
+def check_value(value: float) -> None:
     if not np.isfinite(value):
         raise InputError("CRFTagger: the likelihood is not finite: the numbers of the features are too large.")
 
@@ -143,10 +143,10 @@ def minibatch(
             )
             share = (edges[b + 1] - edges[b]) / len(order)
             rate = learning_rate * (1 - (i + b / (len(edges) - 1)) / n_iter)
-            _adagrad(x, squares, gradient, free, centre, 2 * penalty.l2 * share, rate, rounded)
+            adagrad(x, squares, gradient, free, centre, 2 * penalty.l2 * share, rate, rounded)
         away = x if penalty.centre is None else x - penalty.centre
         value = loss + penalty.l2 * float(away @ away)
-        _check_value(value)
+        check_value(value)
         now = BatchState(i + 1, x.copy(), squares, rng.bit_generator.state)
         yield Iteration(-value, now.x, state=partial(_same, now))
 
@@ -156,7 +156,7 @@ def _same(state: BatchState) -> BatchState:
 
 
 @njit(cache=True, nogil=True)
-def _adagrad(
+def adagrad(
     x: Any, squares: Any, gradient: Any, free: Any, centre: Any, decay: float, rate: float, rounded: Any
 ) -> None:
     """One step of AdaGrad for all weights that are free; the gradient becomes 0, and `rounded` the new weights."""
