@@ -29,8 +29,7 @@ def scores_by_tokens(net: TokenNetwork, X: Any, bounds: Any, dropped: Dropped | 
             three = [layer(s) if low <= s < high else [0.0] * k for s in (t - 1, t, t + 1)]
             read = [v for one in three for v in one]
             above = [
-                second[t, u]
-                * math.tanh(net.around_bias[u] + sum(read[i] * net.around[i, u] for i in range(3 * k)))
+                second[t, u] * math.tanh(net.around_bias[u] + sum(read[i] * net.around[i, u] for i in range(3 * k)))
                 for u in range(k)
             ]
             out[t] = np.array([*three[1], *above]) @ net.output

@@ -31,7 +31,8 @@ from undertow.results.tagging.network import AdamState, adam_start, adam_step
 
 # chosen on train files, see experiments/results/tagging_default.md
 PASSES = 20
-BATCH_TOKENS = 512
+BATCH_TOKENS = 512  # fewer where the labelled text is short, so that there are enough steps
+LEAST_BATCHES = 20
 DROPPED_FEATURES, DROPPED_NUMBERS, DROPPED_UNITS = 0.3, 0.3, 0.5
 RATE, NETWORK_RATE = 0.3, 3e-3  # of AdaGrad for the weights of the CRF, of Adam for the network; both fall to 0
 SHARE = 0.7  # of the CRF with the network in the mean
@@ -111,6 +112,7 @@ def network_passes(
         n_done, linear, x, squares, network, adam, rng.bit_generator.state = resume_from
     del numbers
     n_tokens = int(tokens.bounds[-1])
+    n_batches = max(-(-n_tokens // BATCH_TOKENS), LEAST_BATCHES)
     lengths = np.diff(tokens.bounds)
     filled = np.flatnonzero(lengths)
     free = np.ones(len(x), dtype=np.bool_)
@@ -119,7 +121,7 @@ def network_passes(
     centre = np.zeros(0)
     for i in range(n_done, PASSES):
         order = rng.permutation(filled)
-        edges = equal_runs(np.concatenate(([0], np.cumsum(lengths[order]))), -(-n_tokens // BATCH_TOKENS))
+        edges = equal_runs(np.concatenate(([0], np.cumsum(lengths[order]))), n_batches)
         loss = 0.0
         for b in range(len(edges) - 1):
             some = take(problem, order[edges[b] : edges[b + 1]])
