@@ -55,6 +55,7 @@ L2 = 1.0
 N_LABELLED = {"WNUT-17": 100_000, "BC2GM": 60_000, "NCBI": 60_000, "phrases": 40_000, "tags": 40_000}
 SURE = 0.05
 SCALES = 0.5, 2.0  # of cluster paths and of posteriors, where both are read
+N_HIDDEN = 128  # of the network in the CRF, as `Tagger` has it
 HELD_OUT = 5  # of so many sentences one is held out to choose the shift
 
 
@@ -149,6 +150,7 @@ def default(m: Models, name: str = "lds") -> list[Any]:
 ROWS: dict[str, Any] = {
     "spelling": lambda m: [],
     "default": default,
+    "default, linear CRF": default,
     "word2vec + Brown + HMM": lambda m: three(m, "w2v", None, None, SCALES),
     "Brown": lambda m: [Paths(m("brown"), window=2, pieces=True)],
     "word2vec": lambda m: [vectors(m, "w2v", None)],
@@ -157,6 +159,7 @@ ROWS: dict[str, Any] = {
     "default, word2vec for the LDS": lambda m: default(m, "w2v"),
     "default without vectors": lambda m: default(m)[:2],
 }
+LINEAR = ("default, linear CRF",)  # without a network; all other rows have one if there are vectors to read
 SHIFTED = "default, O shifted"
 NOT_RANDOM = ("spelling", "Brown")
 ONE_SEED = (*NOT_RANDOM, "default, word2vec for the LDS", "default without vectors")
@@ -187,21 +190,21 @@ def problems() -> Iterator[Problem]:
     yield Problem("tags", first_tokens(ewt("train"), N_LABELLED["tags"]), tests)
 
 
-def trained(train: list[Tagged], features: list[Any]) -> CRFTagger:
-    crf = CRFTagger(features, l2=L2, n_iter=N_ITER, scheme="bioes")
+def trained(train: list[Tagged], features: list[Any], n_hidden: int, seed: int) -> CRFTagger:
+    crf = CRFTagger(features, l2=L2, n_iter=N_ITER, scheme="bioes", n_hidden=n_hidden, random_state=seed)
     return crf.fit([s.words for s in train], [s.tags for s in train])
 
 
-def tag(problem: Problem, features: list[Any]) -> Tags:
-    return trained(problem.train, features).predict([s.words for s in problem.test])
+def tag(problem: Problem, features: list[Any], n_hidden: int = N_HIDDEN, seed: int = 0) -> Tags:
+    return trained(problem.train, features, n_hidden, seed).predict([s.words for s in problem.test])
 
 
-def tag_shifted(problem: Problem, features: list[Any]) -> Tags:
+def tag_shifted(problem: Problem, features: list[Any], n_hidden: int = N_HIDDEN, seed: int = 0) -> Tags:
     """The shift of O is chosen on held-out sentences of train, then a tagger of all of them is moved by it."""
     held = [s for i, s in enumerate(problem.train) if i % HELD_OUT == 0]
     rest = [s for i, s in enumerate(problem.train) if i % HELD_OUT]
-    shift = best_shift(trained(rest, features), [s.words for s in held], [s.tags for s in held])
-    tagger = trained(problem.train, features)
+    shift = best_shift(trained(rest, features, n_hidden, seed), [s.words for s in held], [s.tags for s in held])
+    tagger = trained(problem.train, features, n_hidden, seed)
     shift_label(tagger, "O", shift)
     print(f"{problem.name}: O shifted by {shift}", flush=True)
     return tagger.predict([s.words for s in problem.test])
@@ -352,7 +355,14 @@ def full(options: Any) -> None:
                 continue
             make = tag_shifted if name == SHIFTED else tag
             read = ROWS["default" if name == SHIFTED else name]
-            row = rows(key, lambda make=make, problem=problem, read=read, m=models: make(problem, read(m)))  # type: ignore[misc]
+            n_hidden = 0 if name in LINEAR else N_HIDDEN
+
+            def run(
+                make: Any = make, problem: Problem = problem, read: Any = read, n: int = n_hidden, m: Models = models
+            ) -> Tags:
+                return make(problem, read(m), n, m.seed)  # type: ignore[no-any-return]
+
+            row = rows(key, run)
             found.setdefault(name, {}).setdefault(problem.name, []).append(row.tags)
             shown = [f"{c.title} {c.value(c.of(row.tags)):.2f}" for c in columns([problem])]
             print(f"{key}: {', '.join(shown)} ({row.cpu:.0f} s)", flush=True)
