@@ -170,6 +170,19 @@ def test_predict_columns_and_standard_input(place: Path) -> None:
     assert piped.stdout == "The\tDT\nsea\tNN\nsleeps\tVBZ\n.\t.\n\n"
 
 
+@pytest.mark.parametrize(("kind", "hidden", "expected"), [("tagger", [], 128), ("tagger", [0], 0), ("crf", [5], 5)])
+def test_hidden_units(place: Path, tmp_path: Path, kind: str, hidden: list[int], expected: int) -> None:
+    option = ("--hidden", hidden[0]) if hidden else ()
+    done = run(
+        *("tag", "train", place / "train.conllu", "--tags", "xpos", "--kind", kind, "--model", place / "news.lds"),
+        *("--iterations", 2, "--seed", 1, *option, "-o", tmp_path / "tagger"),
+    )
+    assert done.returncode == 0, done
+    tagger: Any = load(tmp_path / "tagger")
+    crf = tagger if kind == "crf" else tagger.crf_
+    assert tagger.n_hidden == expected == (0 if crf.network_ is None else len(crf.network_.input_bias))
+
+
 def test_a_local_tagger(place: Path, tmp_path: Path) -> None:
     done = run(
         *("tag", "train", place / "train.conllu", "--tags", "xpos", "--kind", "local", "--model", place / "news.lds"),
@@ -222,7 +235,7 @@ def test_spans(place: Path, tmp_path: Path) -> None:
         ("train {p}/train.conllu -o {t} --validation 1", 2, "0<=x<1"),
         ("train {p}/train.conllu -o {t} --held-out {p}/none.tsv", 1, "none.tsv"),
         ("train {p}/train.conllu -o {t} --kind local", 2, "give one with --model"),
-        ("train {p}/train.conllu -o {t} --hidden 3", 2, "can only be used with --kind local"),
+        ("train {p}/train.conllu -o {t} --hidden -3", 2, "x>=0"),
         ("train {p}/train.conllu -o {t} --kind local --l2 3", 2, "can only be used with --kind tagger or crf"),
         ("train {p}/train.conllu -o {t} --view smooth", 2, "more --view than --model"),
         ("eval {p}/news.lds {p}/dev.conllu", 1, "which has no evaluate"),

@@ -15,6 +15,7 @@ from sentences import is_one_sentence
 from tagged_samples import sentences
 from undertow import CRFTagger, load
 from undertow.errors import FormatError, InputError
+from undertow.kernels.chain.token_network import network_scores
 from undertow.models.fitting import Checkpoint, InterruptedFitWarning
 from undertow.results.tagging import crf_network
 
@@ -74,6 +75,19 @@ def test_the_result_is_the_mean_of_both_and_reads_numbers_as_they_are(monkeypatc
     found = [np.concatenate([scores for _, scores in t._scores(X, None)]) for t in (linear, mean, second)]
     np.testing.assert_allclose(found[1], 0.3 * found[0] + 0.7 * found[2], rtol=1e-4, atol=1e-4)
     assert not np.allclose(found[0], found[2], atol=0.1)
+
+
+def test_the_network_that_is_kept_reads_numbers_that_are_not_centered() -> None:
+    rng = np.random.default_rng(0)
+    net = crf_network.start_network(rng, 3, 4, 5)
+    net = net._replace(input_bias=rng.standard_normal(4).astype(np.float32))
+    X, bounds = rng.standard_normal((6, 3)) * 3 + [1, 20, -5], np.array([0, 2, 6])
+    center, spread = X.mean(axis=0), X.std()
+    kept = crf_network._mean(np.zeros(2), np.ones(2), net, center, spread)
+    assert kept.network is not None
+    np.testing.assert_allclose(kept.flat, [0.7, 0.7])
+    expected = 0.7 * network_scores(net, (X - center) / spread, bounds)[0]
+    np.testing.assert_allclose(network_scores(kept.network, X, bounds)[0], expected, rtol=1e-5, atol=1e-6)
 
 
 def test_training_is_a_descent_on_the_loss_with_what_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,16 +65,21 @@ batches = Case(
     has_transform=False,
     has_score=False,
 )
-tagger = Case(
-    "tagger",
-    small(SelfTaughtTagger, representation=[Vectors(MODEL)], n_iter=4, validation=None, random_state=0),
+network = Case(
+    "crf-tagger-network",
+    small(SelfTaughtCRF, features=[Vectors(MODEL)], n_iter=3, n_hidden=3, random_state=0),
     has_transform=False,
     has_score=False,
-    uses_randomness=False,
+)
+tagger = Case(
+    "tagger",
+    small(SelfTaughtTagger, representation=[Vectors(MODEL)], n_iter=4, n_hidden=3, validation=None, random_state=0),
+    has_transform=False,
+    has_score=False,
 )
 PAIRS = [
     pytest.param(check, case, id=f"{case.name}-{check.__name__}")
-    for case in (local, crf, batches, tagger)
+    for case in (local, crf, batches, network, tagger)
     for check, needs in CHECKS
     if all(getattr(case, need) for need in needs)
 ]
