@@ -1,7 +1,7 @@
 """Products with large tables that are read once for each token: 16 bits a number, 32 columns at a time.
 
 Such a product waits for memory, so its table is kept in half the room: numbers between 0 and 1 as unsigned floats of
-5 bits of exponent and 11 of mantissa, good to 1/8,192 of each (2⁻⁴² at least). A code is a float32 of that exponent
+5 bits of exponent and 11 of mantissa, good to 1/4,096 of each (and to 2⁻⁴²). A code is a float32 of that exponent
 and mantissa, times 2⁹⁶, when it is shifted: vectors of codes are read as they are, and the vectors they are multiplied
 by have the factor instead. Columns that need the same rows stand in *strips* of 32, row by row.
 
