@@ -11,6 +11,7 @@ SRC = Path(__file__).parents[1] / "src" / "undertow"
 
 # room -> rooms it may import; a room may always import itself
 ARROWS = {
+    "__main__": {"cli"},
     "errors": set(),
     "progress": set(),
     "tables": {"errors"},

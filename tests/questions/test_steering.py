@@ -12,8 +12,7 @@ from undertow.errors import InputError
 from undertow.kernels.chain.blocks import Blocks
 from undertow.kernels.chain.steering import (
     LANES,
-    SPREAD,
-    TILE,
+    TOGETHER,
     Ahead,
     Asked,
     Scratch,
@@ -23,6 +22,7 @@ from undertow.kernels.chain.steering import (
     tiles_of,
     worth,
 )
+from undertow.kernels.strips import WIDTH, lengthened, shortened
 from undertow.questions.steering import Steering
 
 TEXT = [["the", "cat", "sat"], ["the", "dog", "ran", "on"], ["the", "cat", "ran"], ["on", "the", "dog"]] * 20
@@ -49,17 +49,25 @@ def after(steering: Steering, model: HMM, prompt, written):
     return hypotheses
 
 
-@pytest.mark.parametrize("n_words", [9, 9 * TILE])
+@pytest.mark.parametrize("n_words", [9, 9 * WIDTH])
 @pytest.mark.parametrize("seed", range(3))
-def test_the_worth_of_words_is_its_definition(n_words: int, seed: int) -> None:
-    """Blocks of unequal sizes, words that all states emit (alike and not), words that no live state emits, tiles."""
+@pytest.mark.parametrize("rounded", [True, False])
+def test_the_worth_of_words_is_its_definition(n_words: int, seed: int, rounded: bool) -> None:
+    """Blocks of unequal sizes, words that all states emit (alike and not), words that no live state emits, strips.
+
+    It is exact for emissions that have a code, and good to the digits of the codes otherwise.
+    """
     rng = np.random.default_rng(seed)
-    sizes, N, Q, C = np.array([2, 1, 6]), 5, 4, 3
+    sizes, N, Q, C = np.array([2, 1, 6]), TOGETHER + 3, 4, 3
     Z, of = int(sizes.sum()), np.resize(np.array([0, 1, 2, 2, -1, 0, -1, 1, 2], dtype=np.int32), n_words)
     first = np.concatenate([[0], np.cumsum(sizes)])
     lengths = np.where(of >= 0, sizes[of], np.resize([0, 0, 0, 0, 1, 0, Z, 0, 0], n_words))
     blocks = Blocks(of, first, np.concatenate([[0], np.cumsum(lengths)]))
     emission = rng.random(int(lengths.sum())).astype(np.float32)
+    if rounded:
+        emission = lengthened(shortened(emission))
+        emission[blocks.starts[:-1]] = 1  # they are divided by the largest
+    emission *= np.repeat(2.0 ** -rng.integers(0, 40, n_words), lengths).astype(np.float32)  # rare words
     for w in (3, 7):
         emission[blocks.starts[w] : blocks.starts[w + 1]] = 0
     dense = blocks.dense_emission(emission).astype(float)
@@ -83,7 +91,7 @@ def test_the_worth_of_words_is_its_definition(n_words: int, seed: int) -> None:
         assert (nothing == (truth[texts].max(axis=1) == 0)).all()
         largest = truth[texts].max(axis=1, keepdims=True)
         ratio = values.max(axis=1, keepdims=True) / np.where(largest > 0, largest, 1)
-        np.testing.assert_allclose(values, truth[texts] * ratio, rtol=1e-5)
+        np.testing.assert_allclose(values, truth[texts] * ratio, rtol=1e-5 if rounded else 2.0**-12)
 
 
 def test_texts_to_which_the_next_word_does_not_matter_are_left_out() -> None:
@@ -102,21 +110,23 @@ def test_texts_to_which_the_next_word_does_not_matter_are_left_out() -> None:
 
 
 def test_a_transition_through_features_is_the_product_of_its_factors() -> None:
-    """More states than are spread at a time, a number of features that four does not divide, texts left as they are."""
+    """More states than a strip has, an odd number of features, texts left as they are."""
     rng = np.random.default_rng(0)
     sizes = np.array([50, 60, 40])
-    Z, F = int(sizes.sum()), 6
-    assert Z > 2 * SPREAD
+    Z, F = int(sizes.sum()), 7
+    assert Z > 2 * WIDTH and Z % WIDTH
     blocks = Blocks.of(np.array([0, 1, 2, 2, 1], dtype=np.int32), sizes)
     emission = rng.random(int(blocks.starts[-1])).astype(np.float32)
-    R, ET = rng.dirichlet(np.ones(F), Z).astype(np.float32), rng.dirichlet(np.ones(Z), F).T.astype(np.float32)
+    R, ET = rng.dirichlet(np.ones(F), Z).astype(np.float32), lengthened(shortened(rng.random((Z, F))))
+    ET[3, 2] = 1
+    ET *= np.float32(0.125)  # numbers that have a code when they are divided by the largest
     predicted, words, texts = (
         rng.dirichlet(np.ones(Z), 4).astype(np.float32),
         np.array([0, 4, 2, 1]),
         np.array([3, 1, 0]),
     )
     out = np.full_like(predicted, -1)
-    features_after(blocks, emission, features_of(R, ET), words, predicted, texts, Scratch().sums, out)
+    features_after(blocks, emission, features_of(R, ET), words, predicted, texts, out)
     filtered = predicted * blocks.dense_emission(emission)[:, words].T
     expected = filtered / filtered.sum(axis=1, keepdims=True) @ R @ ET.T
     np.testing.assert_allclose(out[texts], expected[texts], rtol=1e-5)
@@ -179,6 +189,54 @@ def test_hypotheses_do_not_depend_on_each_other(models) -> None:
     for row, i in zip(together, able, strict=True):
         [alone] = steering.log_weights(after(steering, model, ["the"], texts[i]))
         np.testing.assert_allclose(np.exp(row), np.exp(alone), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_one_step_is_the_word_and_then_the_scores(models, name: str) -> None:
+    """Of texts that have their word, that get it, and that do not; also when all have it."""
+    model, rng = models[name], np.random.default_rng(0)
+    encode, V = model.vocabulary_.encode, len(model.vocabulary_)
+    steering = Steering(model.params_, model.vocabulary_, Contains("dog"), 5)
+    tokens = rng.integers(0, V, 12)  # a language model may have other tokens than words
+    slots, scores = steering.tiles.slots[tokens], rng.normal(size=(4, len(tokens))).astype(np.float32)
+    before = steering.advance(steering.start([encode(["the"])] * 4), encode(["dog", "cat", "ran", "dog"]))
+    for words in (["the", "dog", "sat", "cat"], ["the", "dog", "dog", "cat"]):
+        now = steering.advance(before, encode(words))
+        expected, found = np.empty_like(scores), np.empty_like(scores)
+        steering.reweigh(now, scores, slots, expected)
+        after_step, dead = steering.step(before, encode(words).astype(np.int64), scores, slots, found)
+        assert dead == -1 and after_step.n_written == 2
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_array_equal(after_step.states, now.states)
+        np.testing.assert_allclose(after_step.predicted, now.predicted, rtol=1e-5)
+
+
+def test_one_step_to_where_the_chain_holds_every_way_impossible() -> None:
+    """There the automaton alone decides, and a language model that forbids its words is named by its row."""
+    model = HMM(4, n_blocks=2, rank=2, n_iter=4, random_state=0).fit(TEXT)
+    B, dog = model.params_.blocks, model.vocabulary_.id("dog")
+    emission = model.params_.emission.copy()
+    emission[B.starts[dog] : B.starts[dog + 1]] = 0
+    steering = Steering(model.params_._replace(emission=emission), model.vocabulary_, Phrase("dog dog"), 3)
+    before = steering.start([model.vocabulary_.encode(["the"])] * 2)
+    scores = np.zeros((2, len(model.vocabulary_)), dtype=np.float32)
+    out = np.empty_like(scores)
+    words = model.vocabulary_.encode(["dog", "cat"]).astype(np.int64)
+    _, dead = steering.step(before, words, scores, steering.tiles.slots, out)
+    assert dead == -1 and out[1, dog] == 0 and (np.delete(out[1], dog) == -np.inf).all()
+    scores[1, dog] = -np.inf
+    assert steering.step(before, words, scores, steering.tiles.slots, out)[1] == 1
+
+
+def test_one_step_where_all_that_is_kept_is_zero(models) -> None:
+    model = models["blocks, low rank"]
+    steering = Steering(model.params_, model.vocabulary_, Contains("dog"), 4)
+    V, before = len(model.vocabulary_), steering.start([model.vocabulary_.encode(["the"])] * 2)
+    steering.ahead[2] = Ahead.of(steering.ahead[2].row_of, 0 * steering.ahead[2].rows, np.full(2, -np.inf))
+    out, words = np.full((2, V), np.nan, dtype=np.float32), model.vocabulary_.encode(["cat", "ran"]).astype(np.int64)
+    _, dead = steering.step(before, words, np.zeros_like(out), steering.tiles.slots, out)
+    assert dead == -1
+    np.testing.assert_allclose(out, np.full((2, V), -np.log(V)), rtol=1e-5)
 
 
 def test_rows_that_were_not_kept_are_computed(models) -> None:

@@ -118,10 +118,9 @@ class ConstraintLogitsProcessor(LogitsProcessor):  # type: ignore[misc,unused-ig
                     f"The language model has {n_tokens:,} tokens and `words` names {len(self._words):,}: name each."
                 )
             self._name_tokens(map(str, range(n_tokens)))
-        now = self._follow(input_ids.cpu().numpy())
-        given = scores.detach().to("cpu", torch.float32).contiguous()
+        ids, given = input_ids.cpu().numpy(), scores.detach().to("cpu", torch.float32).contiguous()
         out = torch.empty_like(given)
-        dead = self.steering.reweigh(now, given.numpy(), self._slots, out.numpy())
+        dead = self._follow(ids, given.numpy(), out.numpy())
         if dead >= 0:
             raise InputError(
                 f"Text {dead + 1}: the language model gives probability zero to every token that the "
@@ -134,20 +133,21 @@ class ConstraintLogitsProcessor(LogitsProcessor):  # type: ignore[misc,unused-ig
         self._words = self._vocabulary.encode(words).astype(np.int64)
         self._slots = self.steering.tiles.slots[self._words]
 
-    def _follow(self, ids: NDArray[Any]) -> Hypotheses:
-        """What is known of each text, from what was known of it without its last token, or of its prompt."""
-        before = self._parents(ids[:, :-1])
+    def _follow(self, ids: NDArray[Any], scores: NDArray[Any], out: NDArray[Any]) -> int:
+        """Reweigh scores by what is known of each text without its last token, or of its prompt; see `reweigh`."""
+        steering, before = self.steering, self._parents(ids[:, :-1])
         if before is None:
             now = self._started(ids)
+            dead = steering.reweigh(now, scores, self._slots, out)
         else:
-            if before.n_written + 1 >= self.steering.length:
+            if before.n_written + 1 >= steering.length:
                 raise InputError(
-                    f"More than length={self.steering.length} tokens are asked for: call generate with "
+                    f"More than length={steering.length} tokens are asked for: call generate with "
                     "max_new_tokens=length, or reset() the processor before a prompt that continues the last text."
                 )
-            now = self.steering.advance(before, self._words[ids[:, -1]])
+            now, dead = steering.step(before, self._words[ids[:, -1]], scores, self._slots, out)
         self._hypotheses, self._read = now, ids.copy()
-        return now
+        return dead
 
     def _parents(self, texts: NDArray[Any]) -> Hypotheses | None:
         """What is known of these texts; None unless all of them have been read."""

@@ -21,7 +21,7 @@ from undertow.kernels.chain import steering as kernel
 from undertow.kernels.chain.automaton import look
 from undertow.kernels.chain.block_operators import BlockLowRank
 from undertow.kernels.chain.blocks import Blocks
-from undertow.kernels.types import F32, I64
+from undertow.kernels.types import F32, I32, I64
 from undertow.models.hmm.params import BlockParams, Params
 from undertow.questions.lookahead import Lengths, Plan, compiled, planned
 from undertow.text.vocabulary import Vocabulary
@@ -105,12 +105,27 @@ class Steering:
             values[i, self.tiles.slots] = self._by_automaton(int(states[texts[i]]), r)
         return Worth(texts, values)
 
-    def reweigh(self, hypotheses: Hypotheses, scores: F32, slots: I64, out: F32) -> int:
+    def reweigh(self, hypotheses: Hypotheses, scores: F32, slots: I32, out: F32) -> int:
         """Log-probabilities of the next token under scores of a language model, whose tokens have `slots`.
 
         They are written to `out`; the first row in which no token is possible is returned, or −1.
         """
         return kernel.reweigh(scores, *self.worth(hypotheses), slots, out)
+
+    def step(self, before: Hypotheses, words: I64, scores: F32, slots: I32, out: F32) -> tuple[Hypotheses, int]:
+        """`advance` and `reweigh`, in one compiled call where it can be."""
+        ahead = self.ahead.get(self.length - 2 - before.n_written)
+        if self.features is not None and ahead is not None:
+            predicted, states, n_written = before
+            now = Hypotheses(np.empty_like(predicted), np.empty_like(states), n_written + 1)
+            Z, n_classes = predicted.shape[1], self.asked.step.shape[1]
+            room = self.scratch.reserved(len(words), self.tiles.n_slots, Z, n_classes)
+            given = self.features, self.asked, self.settled, ahead, words, predicted, states, scores, slots, room
+            dead = kernel.step(self.chain, *given, now.predicted, now.states, out)
+            if dead >= -1:
+                return now, dead
+        now = self.advance(before, words)
+        return now, self.reweigh(now, scores, slots, out)
 
     def log_weights(self, hypotheses: Hypotheses) -> F32:
         """(n, V) log p(constraint | text, next word), each row up to a constant."""
@@ -125,8 +140,7 @@ class Steering:
         params, T = self.plan.params, self.plan.params.transition
         out = np.empty_like(predicted) if len(texts) == len(predicted) else predicted.copy()
         if self.features is not None:
-            given = self.blocks, self.emission, self.features, words, predicted, texts
-            kernel.features_after(*given, self.scratch.sums, out)
+            kernel.features_after(self.blocks, self.emission, self.features, words, predicted, texts, out)
         elif isinstance(params, BlockParams):
             kernel.states_after(self.blocks, self.emission, T, words, predicted, texts, out)
         else:

@@ -100,7 +100,9 @@ def test_push_and_pull_are_the_dense_products() -> None:
     for form in FORMS:
         T = operator(form, rng, blocks)
         np.testing.assert_allclose(T.push(x), x @ T.dense(), rtol=1e-5)
-        np.testing.assert_allclose(T.pull(x[0]), T.dense() @ x[0], rtol=1e-5)
+        for some in (x[0], x[:1], x):  # one row, or several: other code in each
+            np.testing.assert_allclose(T.pull(some), some @ T.dense().T, rtol=1e-5)
+            np.testing.assert_allclose(T.pull(some), some @ T.rows(np.arange(blocks.n_states)).T, rtol=1e-5)
 
 
 @pytest.mark.parametrize("form", FORMS)

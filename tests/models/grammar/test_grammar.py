@@ -216,6 +216,12 @@ def test_fill_is_the_exact_conditional(model: Grammar) -> None:
     assert len(model.fill([None], n=3)[0].words) == 3 and model.fill(["the", "dog"]) == []
 
 
+@pytest.mark.parametrize("known", [{"a", "b"}, {"a": 0.5}])
+def test_fill_says_who_takes_sets_and_weights(model: Grammar, known: Any) -> None:
+    with pytest.raises(InputError, match=r"Position 1 is .* a Grammar takes words and gaps .* ask an HMM"):
+        model.fill([None, known])
+
+
 @pytest.mark.parametrize("bad", ["the", [], None, 3, [None, 4]])
 def test_fill_refuses_what_is_no_sentence(model: Grammar, bad: Any) -> None:
     with pytest.raises(InputError):

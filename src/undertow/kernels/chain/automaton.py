@@ -124,8 +124,8 @@ def look(table: LookAhead, r: int, states: NDArray[Any]) -> tuple[Array, F64]:
     product = table.product
     if r in table.kept:
         known, beta, scales = table.kept[r]
-        place = np.minimum(np.searchsorted(known, states), len(known) - 1)
-        if (known[place] == states).all():
+        if np.isin(states, known).all():
+            place = np.searchsorted(known, states)
             return beta[place], scales[place]
     spread = _halves(product.transition)[1]
     at = table.rows[r, states]

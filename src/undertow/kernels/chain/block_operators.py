@@ -17,6 +17,8 @@ from undertow.kernels.chain.operators import LowRankStats, add_outer, add_stats
 from undertow.kernels.chain.smoothing import check_rows, check_sums
 from undertow.kernels.types import F32, F64, I64
 
+MANY_ROWS = 2  # from so many on, whole rows of the matrix are copied and multiplied, instead of pair by pair
+
 
 class PairStats(NamedTuple):
     """Expected numbers of steps between the states of pairs of blocks that were seen, as PairSparse.data."""
@@ -50,7 +52,10 @@ class PairSparse(NamedTuple):
 
     def pull(self, beta: NDArray[Any]) -> F32:
         """Tβ: what is to come, seen from one step before. (Z,) or (n, Z)."""
-        return _each_row(beta, lambda row, out: pull_pairs(self, -1, -1, row, out))
+        if np.ndim(beta) == 1 or len(beta) < MANY_ROWS:
+            return _each_row(beta, lambda row, out: pull_pairs(self, -1, -1, row, out))
+        rows = np.asarray(beta, dtype=np.float32)
+        return np.concatenate([rows @ self.block_rows(b).T for b in range(len(self.first) - 1)], axis=1)
 
     def push_from(self, block: int, alpha: NDArray[Any]) -> F32:
         """(Z,) T'α for α over the states of one block, or over all (-1)."""
@@ -95,11 +100,8 @@ class PairSparse(NamedTuple):
 
     def block_rows(self, block: int) -> F32:
         """(k, Z) rows of the matrix for the states of one block; copies of whole matrices, so faster than `rows`."""
-        out = np.outer(self.leave[live_slice(self.first, block)], self.arrive)
-        for b_next in np.flatnonzero(self.pair[block] >= 0):
-            p = self.pair[block, b_next]
-            part = out[:, self.first[b_next] : self.first[b_next + 1]]
-            part[:] = self.data[self.starts[p] : self.starts[p + 1]].reshape(part.shape)
+        out = np.empty((int(self.first[block + 1] - self.first[block]), self.n_states), dtype=np.float32)
+        _block_rows(self, block, out)
         return out
 
     def into_block(self, z: I64, block: I64) -> tuple[I64, I64, F32]:
@@ -176,6 +178,21 @@ def _each_row(x: NDArray[Any], step: Any) -> F32:
     for row, result in zip(rows, out, strict=True):
         step(row, result)
     return out.reshape(np.shape(x))
+
+
+@njit(cache=True, nogil=True)
+def _block_rows(T: Any, block: int, out: Any) -> None:
+    """Equivalent to `out[:] = dense[live(block)]`."""
+    first, pair, starts, data, leave, arrive = T
+    for x in range(len(out)):
+        for j in range(len(first) - 1):
+            p, k_next = pair[block, j], first[j + 1] - first[j]
+            to = out[x, first[j] : first[j + 1]]
+            if p < 0:
+                for y in range(k_next):
+                    to[y] = leave[first[block] + x] * arrive[first[j] + y]
+            else:
+                to[:] = data[starts[p] + x * k_next : starts[p] + (x + 1) * k_next]
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)

@@ -19,30 +19,25 @@ from numpy.typing import NDArray
 from undertow.kernels.chain.block_operators import push_pairs
 from undertow.kernels.chain.blocks import FAST, Blocks, emitted_alike, live_states, offsets
 from undertow.kernels.fast_logs import exp32, log32
-from undertow.kernels.types import F32, I64
+from undertow.kernels.strips import SCALE, WIDTH, Strips, multiply, shortened
+from undertow.kernels.types import F32, I32, I64
 
 Array = NDArray[Any]
-TILE = 256  # words at most whose sums are kept in the first cache
-LINE = 16  # float32 numbers in a cache line
-SPREAD = 64  # states that the features of a text are spread over at a time: 128 features of them fill the first cache
+TOGETHER = 8  # texts whose sums are kept in the second cache
 LANES = 32  # numbers that are compared at a time
 FLAT = 1e-5  # look-ahead that differs less between states says nothing about the next token
 
 
 class Tiles(NamedTuple):
-    """Emissions again, in tiles of words that the same states can emit, state by state: loops over words are dense.
+    """Emissions again, in strips of words that the same states can emit, each word's up to a factor.
 
-    Each word has a *slot*: those of the first tile come first. Words that all states emit alike say nothing about the
-    state; they are in no tile, and their slots are the last ones. Tiles are filled up with words of probability zero
-    to whole cache lines, as loops that read across lines take twice as long.
+    Each word has a *slot*: those of the first strip come first. Words that all states emit alike say nothing about the
+    state; they are in no strip, and their slots are the last ones. Strips are filled up with words of probability zero.
     """
 
-    slots: I64  # (V,)
+    slots: I32  # (V,)
     n_slots: int
-    bounds: I64  # (n + 1,) where the slots of each tile begin; the last ones begin where the tiles end
-    low: I64  # (n,) first state of each tile
-    starts: I64  # (n + 1,) where its emissions begin: (states, slots)
-    emission: F32
+    strips: Strips  # (Z, slots but the last ones)
 
 
 class Ahead(NamedTuple):
@@ -70,63 +65,65 @@ class Asked(NamedTuple):
 
 
 def tiles_of(blocks: Blocks, emission: F32) -> Tiles:
-    """Cut the words of each block, and those that all states emit differently, into tiles."""
+    """Cut the words of each block, and those that all states emit differently, into strips."""
     of = blocks.word_block.astype(np.int64)
     alike = (of < 0) & (np.diff(blocks.starts) == 1)
     words = np.flatnonzero(~alike)
     words = words[np.argsort(of[words], kind="stable")]
     new = np.flatnonzero(np.diff(of[words], prepend=-2))  # where the words of another block begin
     within = np.arange(len(words)) - np.repeat(new, np.diff(np.append(new, len(words))))
-    begins = np.flatnonzero(within % TILE == 0)
-    n_words = np.diff(np.append(begins, len(words)))
-    bounds = offsets(-(-n_words // LINE) * LINE)
-    n_slots = int(bounds[-1]) + int(alike.sum())
-    slots = np.empty(len(of), dtype=np.int64)
-    slots[words] = np.repeat(bounds[:-1] - begins, n_words) + np.arange(len(words))
-    slots[alike] = np.arange(bounds[-1], n_slots)
+    begins = np.flatnonzero(within % WIDTH == 0)
+    strip = np.repeat(np.arange(len(begins)), np.diff(np.append(begins, len(words))))
+    slots = np.empty(len(of), dtype=np.int32)
+    slots[words] = strip * WIDTH + within % WIDTH
+    slots[alike] = len(begins) * WIDTH + np.arange(alike.sum())
     block = of[words[begins]]
     sizes = np.where(block < 0, blocks.n_states, blocks.sizes[block])
     low = np.where(block < 0, 0, blocks.first[block]).astype(np.int64)
-    starts = offsets(sizes * np.diff(bounds))
-    out = aligned(1, int(starts[-1]))[0]
-    out[:] = 0
-    _lay_out(blocks.starts, emission, words, slots, np.repeat(np.arange(len(begins)), n_words), bounds, starts, out)
-    return Tiles(slots, n_slots, bounds, low, starts, out)
+    starts = offsets(sizes * WIDTH)
+    laid = np.zeros(int(starts[-1]), dtype=np.float32)
+    _lay_out(blocks.starts, emission, words, slots, starts, laid)
+    return Tiles(slots, len(begins) * WIDTH + int(alike.sum()), Strips(low, starts, shortened(laid)))
 
 
 @njit(cache=True, nogil=True)
-def _lay_out(first: Any, emission: Any, words: Any, slots: Any, tiles: Any, bounds: Any, starts: Any, out: Any) -> None:
-    for i in range(len(words)):
-        w, t = words[i], tiles[i]
-        m = bounds[t + 1] - bounds[t]
-        k = (starts[t + 1] - starts[t]) // m
-        at = starts[t] + slots[w] - bounds[t]
+def _lay_out(first: Any, emission: Any, words: Any, slots: Any, starts: Any, out: Any) -> None:
+    """Put the emissions of each word, divided by the largest of them, into its column."""
+    for w in words:
+        t = slots[w] // WIDTH
+        at, k = starts[t] + slots[w] % WIDTH, (starts[t + 1] - starts[t]) // WIDTH
+        most = np.float32(0)
         for x in range(k):
-            out[at + x * m] = emission[first[w] + x]
+            most = max(most, emission[first[w] + x])
+        for x in range(k):
+            out[at + x * WIDTH] = emission[first[w] + x] / most if most > 0 else np.float32(0)
 
 
-def aligned(n: int, width: int) -> F32:
-    """(n, width) numbers, each row of which begins with a cache line."""
-    whole = -(-width // LINE) * LINE
-    raw = np.empty(n * whole + LINE, dtype=np.float32)
-    skipped = -raw.ctypes.data % (4 * LINE) // 4
-    return raw[skipped : skipped + n * whole].reshape(n, whole)[:, :width]
+class Room(NamedTuple):
+    """Memory for the worth of all words in n texts."""
+
+    worth: F32  # (n, slots)
+    factor: F32  # (n, C)
+    bound: I64  # (n,)
+    nothing: NDArray[np.bool_]  # (n,)
+    left: F32  # (2·TOGETHER, Z) p and pβ
+    sums: F32  # (2·TOGETHER, slots)
 
 
 class Scratch:
-    """Memory for the worth of all words, kept from token to token: fresh pages cost more than the sums."""
+    """Room that is kept from token to token: fresh pages cost more than the sums."""
 
     def __init__(self) -> None:
-        self.n = 0
-        self.sums = aligned(2, TILE)
+        self.room: Room | None = None
 
-    def reserve(self, n: int, n_slots: int, n_states: int, n_classes: int) -> None:
-        """Have room for n texts."""
-        if self.n < n:
-            self.n, self.worth = n, aligned(n, n_slots)
-            self.with_ahead = np.empty((n, n_states), dtype=np.float32)
-            self.factor = np.empty((n, n_classes), dtype=np.float32)
-            self.bound, self.nothing = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.bool_)
+    def reserved(self, n: int, n_slots: int, n_states: int, n_classes: int) -> Room:
+        """Room for n texts."""
+        if self.room is None or len(self.room.bound) < n:
+            both = 2 * min(n, TOGETHER)
+            shapes = (n, n_slots), (n, n_classes), (both, n_states), (both, n_slots)
+            worth, factor, left, sums = (np.empty(shape, dtype=np.float32) for shape in shapes)
+            self.room = Room(worth, factor, np.empty(n, dtype=np.int64), np.empty(n, dtype=np.bool_), left, sums)
+        return self.room
 
 
 def worth(
@@ -144,11 +141,9 @@ def worth(
     their slots, up to a factor, and overwritten by the next call. predicted (N, Z) is the distribution of its next
     state, states (N,) are the automaton's. A word that no live state emits says nothing about the state.
     """
-    scratch.reserve(len(texts), chain[2].n_slots, predicted.shape[1], asked.step.shape[1])
-    bound, out, nothing = scratch.bound, scratch.worth, scratch.nothing
-    room = bound, scratch.factor, scratch.with_ahead, scratch.sums
-    n = _worth(*chain, asked, ahead, predicted, states, texts, *room, out, nothing)
-    return bound[:n], out[:n], nothing[:n]
+    room = scratch.reserved(len(texts), chain[2].n_slots, predicted.shape[1], asked.step.shape[1])
+    n = _worth(chain, asked, ahead, predicted, states, texts, room)
+    return room.bound[:n], room.worth[:n], room.nothing[:n]
 
 
 @njit(cache=True, nogil=True)
@@ -175,47 +170,20 @@ def _bound(ahead: Any, step: Any, states: Any, texts: Any, factor: Any, bound: A
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def _worth(
-    B: Any,
-    emission: Any,
-    tiles: Any,
-    asked: Any,
-    ahead: Any,
-    predicted: Any,
-    states: Any,
-    texts: Any,
-    bound: Any,
-    factor: Any,
-    with_ahead: Any,
-    sums: Any,
-    room: Any,
-    nothing: Any,
-) -> int:
+def _worth(chain: Any, asked: Any, ahead: Any, predicted: Any, states: Any, texts: Any, room: Any) -> int:
     """Equivalent to the definition at the head of this module; the number of texts to which the next word matters."""
-    row_of, rows = ahead.row_of, ahead.rows
-    out = room[: _bound(ahead, asked.step, states, texts, factor, bound)]
-    free = np.zeros(len(out), dtype=np.float32)  # the worth of words that say nothing about the state
-    for n in range(len(out)):
-        s, p, pb = row_of[asked.step[states[bound[n]], 0]], predicted[bound[n]], with_ahead[n]
-        a, b = np.float32(0), np.float32(0)
-        if factor[n, 0] > 0:
-            for z in range(len(p)):
-                pb[z] = factor[n, 0] * p[z] * rows[s, z]
-                a += pb[z]
-                b += p[z]
-            free[n] = a / b
-            out[n, tiles.bounds[-1] :] = free[n]
-        else:
-            out[n, :] = 0
-    _tiles(tiles, predicted, bound, factor, with_ahead, free, sums, out)
+    (B, emission, tiles), bound, factor, nothing = chain, room.bound, room.factor, room.nothing
+    out = room.worth[: _bound(ahead, asked.step, states, texts, factor, bound)]
+    for n in range(0, len(out), TOGETHER):
+        _of_class_0(tiles, asked, ahead, predicted, states, room, out, n)
     for n in range(len(out)):
         i = bound[n]
         for w in asked.named:
             c = asked.classes[w]
-            s = row_of[asked.step[states[i], c]]
+            s = ahead.row_of[asked.step[states[i], c]]
             out[n, tiles.slots[w]] = 0
             if factor[n, c] > 0:
-                out[n, tiles.slots[w]] = factor[n, c] * _one(B, emission, w, predicted[i], rows[s])
+                out[n, tiles.slots[w]] = factor[n, c] * _one(B, emission, w, predicted[i], ahead.rows[s])
         nothing[n] = True
         for x in out[n]:
             if x > 0:
@@ -225,41 +193,41 @@ def _worth(
 
 
 @njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
-def _tiles(
-    tiles: Any, predicted: Any, bound: Any, factor: Any, with_ahead: Any, free: Any, sums: Any, out: Any
+def _of_class_0(
+    tiles: Any, asked: Any, ahead: Any, predicted: Any, states: Any, room: Any, out: Any, begin: int
 ) -> None:
-    """Σ_z p(z) e_w(z) β(z) / Σ_z p(z) e_w(z), `free` of words that no live state emits; pβ is given as `with_ahead`."""
-    bounds, first, starts, emission = tiles.bounds, tiles.low, tiles.starts, tiles.emission
-    a, b = sums[0], sums[1]
-    for t in range(len(first)):
-        m, low = bounds[t + 1] - bounds[t], first[t]
-        k = (starts[t + 1] - starts[t]) // m
-        for n in range(len(out)):
-            if not factor[n, 0] > 0:
-                continue
-            p, pb = predicted[bound[n]], with_ahead[n]
-            a[:m], b[:m] = 0, 0
-            x, e = low, starts[t]
-            while x + 4 <= low + k:  # four states at a time: the sums are read and written once for four
-                p0, p1, p2, p3 = p[x], p[x + 1], p[x + 2], p[x + 3]
-                q0, q1, q2, q3 = pb[x], pb[x + 1], pb[x + 2], pb[x + 3]
-                e0, e1 = emission[e : e + m], emission[e + m : e + 2 * m]
-                e2, e3 = emission[e + 2 * m : e + 3 * m], emission[e + 3 * m : e + 4 * m]
-                for j in range(m):
-                    a[j] += e0[j] * q0 + e1[j] * q1 + e2[j] * q2 + e3[j] * q3
-                    b[j] += e0[j] * p0 + e1[j] * p1 + e2[j] * p2 + e3[j] * p3
-                x += 4
-                e += 4 * m
-            while x < low + k:
-                p0, q0, e0 = p[x], pb[x], emission[e : e + m]
-                for j in range(m):
-                    a[j] += e0[j] * q0
-                    b[j] += e0[j] * p0
-                x += 1
-                e += m
-            row, otherwise = out[n, bounds[t] : bounds[t + 1]], free[n]
-            for j in range(m):
-                row[j] = a[j] / b[j] if b[j] > 0 else otherwise
+    """Σ_z p(z) e_w(z) β(z) / Σ_z p(z) e_w(z) in the texts from `begin` on, as if no word were named.
+
+    Words that no live state emits have Σ_z p(z) β(z) / Σ_z p(z).
+    """
+    end, n_rows = min(begin + TOGETHER, len(out)), 0
+    bound, factor, left, sums = room.bound, room.factor, room.left, room.sums
+    free = np.zeros(TOGETHER, dtype=np.float32)
+    for n in range(begin, end):
+        if not factor[n, 0] > 0:
+            continue
+        beta, p = ahead.rows[ahead.row_of[asked.step[states[bound[n]], 0]]], predicted[bound[n]]
+        plain, with_ahead = left[n_rows], left[n_rows + 1]
+        a, b = np.float32(0), np.float32(0)
+        for z in range(len(p)):
+            plain[z] = p[z] * SCALE
+            with_ahead[z] = plain[z] * (factor[n, 0] * beta[z])
+            a += with_ahead[z]
+            b += plain[z]
+        free[n - begin] = a / b
+        n_rows += 2
+    multiply(left, n_rows, tiles.strips, sums)
+    row, in_strips = 0, len(tiles.strips.low) * WIDTH
+    for n in range(begin, end):
+        to, otherwise = out[n], free[n - begin]
+        if not factor[n, 0] > 0:
+            to[:] = 0
+            continue
+        plain, with_ahead = sums[row], sums[row + 1]
+        for j in range(in_strips):
+            to[j] = with_ahead[j] / plain[j] if plain[j] > 0 else otherwise
+        to[in_strips:] = otherwise
+        row += 2
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
@@ -367,50 +335,41 @@ def condition_all(B: Any, emission: Any, words: Any, predicted: Any, texts: Any,
 
 
 class Features(NamedTuple):
-    """A transition through features, T = R·E, with E cut into chunks of SPREAD states: chunk, feature, state."""
+    """A transition through features, T = R·E."""
 
     R: F32  # (Z, F)
-    chunks: F32  # (n, F, SPREAD); the features are filled up to a multiple of four, the states with zeros
+    strips: Strips  # (F, Z): E, divided by its largest number
+    largest: np.float32
 
 
 def features_of(R: F32, ET: F32) -> Features:
     """Lay out a transition from its two factors (Z, F)."""
     Z, F = ET.shape
-    n, whole = -(-Z // SPREAD), -(-F // 4) * 4
-    chunks = aligned(n * whole, SPREAD).reshape(n, whole, SPREAD)
-    chunks[:] = 0
-    for c in range(n):
-        some = ET[c * SPREAD : (c + 1) * SPREAD]
-        chunks[c, :F, : len(some)] = some.T
-    return Features(R, chunks)
+    n, largest = -(-Z // WIDTH), np.float32(ET.max())
+    filled = np.zeros((n * WIDTH, F), dtype=np.float32)
+    filled[:Z] = ET / largest
+    laid = np.ascontiguousarray(filled.reshape(n, WIDTH, F).transpose(0, 2, 1))
+    strips = Strips(np.zeros(n, dtype=np.int64), np.arange(n + 1) * (F * WIDTH), shortened(laid).ravel())
+    return Features(R, strips, largest)
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def features_after(B: Any, emission: Any, T: Any, words: Any, predicted: Any, texts: Any, sums: Any, out: Any) -> None:
+def features_after(B: Any, emission: Any, T: Any, words: Any, predicted: Any, texts: Any, out: Any) -> None:
     """Where the states of some texts go in a transition through features: out[n] = p(z | word) @ R @ E."""
-    Z = predicted.shape[1]
+    Z, factor = predicted.shape[1], T.largest * SCALE
     values = np.empty(Z, dtype=np.float32)
-    features = np.zeros((len(texts), T.chunks.shape[1]), dtype=np.float32)
+    features = np.zeros((len(texts), T.R.shape[1]), dtype=np.float32)
     for i in range(len(texts)):
         low, k = _condition(B, emission, words[texts[i]], predicted[texts[i]], values)
-        row = features[i, : T.R.shape[1]]
+        row = features[i]
         for x in range(k):
-            v, from_x = values[x], T.R[low + x]
+            v, from_x = values[x] * factor, T.R[low + x]
             for f in range(len(row)):
                 row[f] += v * from_x[f]
-    some = sums[0, :SPREAD]
-    for c in range(len(T.chunks)):
-        low, high = c * SPREAD, min((c + 1) * SPREAD, Z)
-        for i in range(len(texts)):
-            some[:] = 0
-            for f in range(0, T.chunks.shape[1], 4):
-                f0, f1, f2, f3 = features[i, f], features[i, f + 1], features[i, f + 2], features[i, f + 3]
-                e0, e1, e2, e3 = T.chunks[c, f], T.chunks[c, f + 1], T.chunks[c, f + 2], T.chunks[c, f + 3]
-                for j in range(SPREAD):
-                    some[j] += e0[j] * f0 + e1[j] * f1 + e2[j] * f2 + e3[j] * f3
-            to = out[texts[i], low:high]
-            for j in range(high - low):
-                to[j] = some[j]
+    sums = np.empty((len(texts), len(T.strips.low) * WIDTH), dtype=np.float32)
+    multiply(features, len(texts), T.strips, sums)
+    for i in range(len(texts)):
+        out[texts[i]] = sums[i, :Z]
 
 
 @njit(cache=True, nogil=True)
@@ -422,18 +381,62 @@ def states_after(B: Any, emission: Any, T: Any, words: Any, predicted: Any, text
         push_pairs(T, B.word_block[words[n]], -1, values, out[n])
 
 
+# --- all of it ------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def step(
+    chain: Any,
+    T: Any,
+    asked: Any,
+    settled: Any,
+    ahead: Any,
+    words: Any,
+    predicted: Any,
+    states: Any,
+    scores: Any,
+    slots: Any,
+    room: Any,
+    predicted_next: Any,
+    states_next: Any,
+    out: Any,
+) -> int:
+    """One more word of each text, then the scores of the next one, in a transition through features.
+
+    Equivalent to `features_after`, `worth` and `reweigh` one after the other. The first row in which no token is
+    possible is returned, or −1; −2 if for some text the worth of all words is zero.
+    """
+    B, emission, _ = chain
+    n = 0
+    texts = np.empty(len(words), dtype=np.int64)
+    for i in range(len(words)):
+        states_next[i] = asked.step[states[i], asked.classes[words[i]]]
+        if settled[states_next[i]]:
+            predicted_next[i] = predicted[i]
+        else:
+            texts[n] = i
+            n += 1
+    if n == 0:
+        return reweigh(scores, texts[:0], room.worth[:0], slots, out)
+    features_after(B, emission, T, words, predicted, texts[:n], predicted_next)
+    n = _worth(chain, asked, ahead, predicted_next, states_next, texts[:n], room)
+    if room.nothing[:n].any():
+        return -2
+    return reweigh(scores, room.bound[:n], room.worth[:n], slots, out)
+
+
 __all__ = [
     "Ahead",
     "Asked",
     "Features",
     "Scratch",
     "Tiles",
-    "aligned",
     "condition_all",
     "features_after",
     "features_of",
     "reweigh",
     "states_after",
+    "step",
     "tiles_of",
     "worth",
 ]

@@ -7,7 +7,7 @@ in `queries`, the trees that `parse` returns in `trees`.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import nullcontext
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from undertow.constraints.kinds import Constraint as TextConstraint
 from undertow.engine import Engine, count_workers, open_engine
 from undertow.engine.blas import one_blas_thread
-from undertow.errors import InputError
+from undertow.errors import InputError, short
 from undertow.kernels.chart.grammar import GrammarParams, check_params
 from undertow.kernels.chart.sampling import sample_sentence, sampling_tables
 from undertow.kernels.types import F64
@@ -719,6 +719,11 @@ class Grammar(Estimator):
         Whole(0).check("fill", "n", n)
         if isinstance(text, str | bytes) or not isinstance(text, Sequence) or not len(text):
             raise InputError("The text must be a list of at least one token or gap: write ['the', None, 'of'].")
+        for i, token in enumerate(text):
+            if isinstance(token, Set | Mapping):
+                raise InputError(
+                    f"Position {i} is {short(token)}: a Grammar takes words and gaps (None) only; ask an HMM instead."
+                )
         [ids] = self._encoded([["" if token is None else token for token in text]])
         gaps = [i for i, token in enumerate(text) if token is None]
         ids = ids.astype(np.int64)
