@@ -148,7 +148,7 @@ def page(results: dict[tuple[str, bool], list[dict[str, Any]]]) -> str:
         "# Trees without labels: three languages, with and without punctuation",
         "",
         f"**`Grammar()` is {verdict} right-branching trees with every seed, on every text and by both references.** "
-        "Sentence F1 on the dev parts (at most 40 words a sentence) by subtrees of the dependencies and by phrases made "
+        "Sentence F1 on the dev parts (at most 40 words a sentence) by subtrees of the dependencies and phrases made "
         "from them ([how](../bracketing.py)); punctuation is not counted. Mean and standard deviation over the seeds; "
         "fitting in processor seconds.",
         "",
