@@ -3,9 +3,10 @@
 Different random starts lead to different trees, and the likelihood does not tell which are better. So a few small
 grammars are fitted to a sample of short sentences, each from its own start, and the posterior probabilities of the
 spans are averaged over them. For each sentence the tree with the largest sum is taken: it has the most correct
-constituents in expectation if every grammar is equally likely to be right. A purely right-branching tree
-(left-branching with lean="left") has a vote too: it is a good guess where the fits do not agree. The grammar itself
-then begins with some passes over the sample in which the trees are fixed and only the symbols are hidden.
+constituents in expectation if every grammar is equally likely to be right. A tree that branches to the right
+(to the left with lean="left"), within the parts between punctuation and over them, has a vote too: it is a good guess
+where the fits do not agree. The fits read words alone; punctuation joins their trees by rule (`punctuation`). The
+grammar itself then begins with some passes over the sample in which the trees are fixed and only the symbols are hidden.
 """
 
 from __future__ import annotations
