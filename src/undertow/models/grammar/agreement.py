@@ -5,8 +5,8 @@ grammars are fitted to a sample of short sentences, each from its own start, and
 spans are averaged over them. For each sentence the tree with the largest sum is taken: it has the most correct
 constituents in expectation if every grammar is equally likely to be right. A tree that branches to the right
 (to the left with lean="left"), within the parts between punctuation and over them, has a vote too: it is a good guess
-where the fits do not agree. The fits read words alone; punctuation joins their trees by rule (`punctuation`). The
-grammar itself then begins with some passes over the sample in which the trees are fixed and only the symbols are hidden.
+where the fits do not agree. The fits read words alone; punctuation joins their trees by rule (`punctuation`).
+The grammar itself then begins with some passes over the sample in which the trees are fixed and only the symbols hidden.
 """
 
 from __future__ import annotations
