@@ -6,7 +6,7 @@ spans are averaged over them. For each sentence the tree with the largest sum is
 constituents in expectation if every grammar is equally likely to be right. A tree that branches to the right
 (to the left with lean="left"), within the parts between punctuation and over them, has a vote too: it is a good guess
 where the fits do not agree. The fits read words alone; punctuation joins their trees by rule (`punctuation`).
-The grammar itself then begins with some passes over the sample in which the trees are fixed and only the symbols hidden.
+The grammar itself then begins with some passes over the sample in which trees are fixed and only symbols are hidden.
 """
 
 from __future__ import annotations
