@@ -16,6 +16,7 @@ reach. Heads of multi-word tokens and empty nodes are skipped.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -30,6 +31,8 @@ class Bracketed(NamedTuple):
     words: list[str]
     spans: frozenset[Span]  # of subtrees: begin, end; neither single words nor the whole sentence
     phrases: frozenset[Span]  # of phrases
+    tokens: list[str]  # words and punctuation
+    places: list[int]  # of the words among the tokens
 
 
 class Row(NamedTuple):
@@ -40,10 +43,10 @@ class Row(NamedTuple):
     relation: str = "dep"  # without its subtype
 
 
-def dependency_trees(part: str) -> Iterator[list[Row]]:
-    """The sentences of EWT's train or dev."""
+def dependency_trees(name: str) -> Iterator[list[Row]]:
+    """The sentences of a treebank, `ud-en-ewt.train` for example, in lower case."""
     rows: list[Row] = []
-    for line in lines_of(f"labelled/ud-en-ewt.{part}.conllu.xz"):
+    for line in lines_of(f"labelled/{name}.conllu.xz"):
         if not line:
             if rows:
                 yield rows
@@ -52,7 +55,8 @@ def dependency_trees(part: str) -> Iterator[list[Row]]:
             cells = line.split("\t")
             if cells[0].isdigit():  # not 3-4 (a multi-word token) or 5.1 (an empty node)
                 relation = cells[7].split(":")[0]
-                rows.append(Row(cells[1].lower(), cells[3] == "PUNCT", int(cells[6]), cells[3], relation))
+                word = "_".join(cells[1].lower().split())  # French numbers have spaces
+                rows.append(Row(word, cells[3] == "PUNCT", int(cells[6]), cells[3], relation))
     if rows:
         yield rows
 
@@ -79,7 +83,8 @@ def bracketed(rows: Sequence[Row]) -> Bracketed:
                 found.add((at[0], at[-1] + 1))
         return frozenset(found)
 
-    return Bracketed(words, spans(yields), spans(phrases(rows, yields)))
+    tokens = [row.word for row in rows]
+    return Bracketed(words, spans(yields), spans(phrases(rows, yields)), tokens, list(place))
 
 
 def phrases(rows: Sequence[Row], yields: Sequence[set[int]]) -> Iterator[set[int]]:
@@ -119,8 +124,15 @@ def phrases(rows: Sequence[Row], yields: Sequence[set[int]]) -> Iterator[set[int
             yield own.union(*(yields[d] for d in before + joined))
 
 
-def ewt(part: str) -> list[Bracketed]:
-    return [b for b in map(bracketed, dependency_trees(part)) if b.words]
+def treebank(name: str) -> list[Bracketed]:
+    """The sentences of a treebank that have words."""
+    return [b for b in map(bracketed, dependency_trees(name)) if b.words]
+
+
+def of_words(spans: Iterable[Span], places: Sequence[int]) -> set[Span]:
+    """Spans of tokens as spans of the words at these places, without those of one word and the whole sentence."""
+    begins_ends = ((bisect_left(places, i), bisect_left(places, j)) for i, j in spans)
+    return {(i, j) for i, j in begins_ends if 1 < j - i < len(places)}
 
 
 def spans_of(tree: Any) -> set[Span]:

@@ -1,19 +1,15 @@
-"""Low-rank grammars: perplexity beside hidden Markov models with as many parameters, and trees beside simple ones.
+"""Low-rank grammars as language models: perplexity beside hidden Markov models with as many parameters.
 
-    OMP_NUM_THREADS=1 .venv/bin/python experiments/grammar.py              # both parts, three seeds
-    OMP_NUM_THREADS=1 .venv/bin/python experiments/grammar.py --part trees --seeds 0
-    OMP_NUM_THREADS=1 .venv/bin/python experiments/grammar.py --part starts     # the table of docs/grammar.md
-    .venv/bin/python experiments/grammar.py --quick      # small: are the trees better than random and left ones?
+    OMP_NUM_THREADS=1 .venv/bin/python experiments/grammar.py              # three seeds
+    .venv/bin/python experiments/grammar.py --quick      # small: is the perplexity near that of an HMM?
 
-*Perplexity*: sentences of at most 30 words of WikiText-2 (cut at full stops; train and valid) and of CRAFT (train and
-dev). The grammar starts from a chain (init="chain"). The HMMs predict an end word, the grammar the end of the sentence,
-and all logarithms are divided by the number of words without it. All stop early on the last tenth of the training text.
+Sentences of at most 30 words of WikiText-2 (cut at full stops; train and valid) and of CRAFT (train and dev). The
+grammar starts from a chain (init="chain"). The HMMs predict an end word, the grammar the end of the sentence, and all
+logarithms are divided by the number of words without it. All stop early on the last tenth of the training text.
 Parameters are all numbers of all tables, or of all embeddings. The start of the grammar (its passes, how its words and
 transitions are smoothed, the share of general rules, how near EM stays to it), smoothing and start of the HMM of tables
 (seven values, two starts) and dropout of the tied one were chosen on the last 600 of WikiText-2's 6,000 training
-sentences. *Trees*: `Grammar()` on EWT train without punctuation, sentences of
-at most 20 words, no tree is seen; sentence F1 on EWT dev (see bracketing.py). The start was chosen by sentence F1 on
-the last thousand sentences of EWT train. Valid and both dev sets were not looked at.
+sentences; valid and dev were not looked at. Its trees are measured by grammar_trees.py.
 """
 
 from __future__ import annotations
@@ -22,7 +18,6 @@ import argparse
 import json
 import sys
 import time
-import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -30,7 +25,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bracketing import ceiling, ewt, left_branching, random_tree, right_branching, sentence_f1, spans_of
 from data import craft_articles, wikitext
 from pages import write_page
 from source_key import work_of
@@ -45,21 +39,18 @@ from undertow.models.grammar.queries import log_likelihoods
 HELD_OUT = 0.1  # share of the training text for early stopping
 WIDTH = 64  # of the embeddings of the tied HMM
 LONGEST = 30  # words of a sentence of WikiText-2
-LONGEST_TREE = 20  # words of a training sentence of EWT; of dev: 40
 END = "<eos>"
 
 
 class Size(NamedTuple):
     n_sentences: int  # of WikiText-2 and of CRAFT
-    n_trees: int  # of EWT
     vocabulary: int
     chain: int  # nonterminals, preterminals and features of the grammar whose perplexity is measured
     n_iter: int  # its passes, and those of the HMMs, at most
-    trees: dict[str, Any]  # settings of the grammar whose trees are measured
 
 
-FULL = Size(6000, 20_000, 5000, 76, 15, {})
-QUICK = Size(600, 1500, 1000, 20, 6, {"n_nonterminals": 15, "n_preterminals": 30, "rank": 15, "n_restarts": 3})
+FULL = Size(6000, 5000, 76, 15)
+QUICK = Size(600, 1000, 20, 6)
 
 
 def wikitext_sentences(part: str, most: int) -> list[list[str]]:
@@ -175,50 +166,6 @@ def verdict(text_name: str, runs: list[dict[str, Any]]) -> str:
     return f"**{text_name}: the grammar's perplexity is {', '.join(words)}.**"
 
 
-def brackets(size: Size, seed: int) -> dict[str, Any]:
-    """Sentence F1 of the grammar's trees and of simple ones on EWT dev, by subtrees and by phrases."""
-    train = [b.words for b in ewt("train")[: size.n_trees] if len(b.words) <= LONGEST_TREE]
-    dev = [b for b in ewt("dev") if len(b.words) <= 40]
-    text = Corpus.from_sentences(train, vocab_size=size.vocabulary)
-    began = time.process_time()
-    model = Grammar(**size.trees, random_state=seed).fit(text)
-    fitted = time.process_time()
-    trees = [spans_of(t) for t in model.parse([b.words for b in dev])]
-    parsed = time.process_time()
-    lengths, rng = [len(b.words) for b in dev], np.random.default_rng(seed)
-    found = {
-        "minimum Bayes risk": trees,
-        "right-branching": [right_branching(n) for n in lengths],
-        "left-branching": [left_branching(n) for n in lengths],
-        "random": [random_tree(n, rng) for n in lengths],
-    }
-    out: dict[str, Any] = {"fit seconds": fitted - began, "parse seconds": parsed - fitted}
-    for name, gold in (("subtrees", [b.spans for b in dev]), ("phrases", [b.phrases for b in dev])):
-        best = [ceiling(spans, n) for spans, n in zip(gold, lengths, strict=True)]
-        some = {**found, "best binary trees": best}
-        out[name] = {tree: sentence_f1(gold, spans) for tree, spans in some.items()}
-        out[name]["sentences"] = sum(map(bool, gold))
-    return out
-
-
-STARTS = [("random", 12), ("clusters", 12), ("agreement", 1), ("agreement", 4), ("agreement", 12), ("chain", 4)]
-
-
-def starts(seed: int) -> list[str]:
-    """Rows of a table: starts of EM on EWT train but for its last 1,000 sentences, scored on these."""
-    everything = ewt("train")
-    held = [b for b in everything[-1000:] if len(b.words) <= 40]
-    train = [b.words for b in everything[:-1000] if len(b.words) <= LONGEST_TREE]
-    text, words, gold = Corpus.from_sentences(train, vocab_size=5000), [b.words for b in held], [b.spans for b in held]
-    rows = ["| start | passes | perplexity | sentence F1 |", "|---|---|---|---|"]
-    for init, n_iter in STARTS:
-        model = Grammar(init=init, n_iter=n_iter, random_state=seed).fit(text)
-        f1 = sentence_f1(gold, map(spans_of, model.parse(words)))
-        rows.append(f"| {init} | {n_iter} | {model.perplexity(words):.1f} | {f1:.1f} |")
-        print(rows[-1], flush=True)
-    return rows
-
-
 def keeper(work: Path | None) -> Callable[[str, Callable[[], dict[str, Any]]], dict[str, Any]]:
     """A function that gives a result by its name, made only if it is not kept in `work`."""
 
@@ -245,65 +192,34 @@ def spread(values: list[float], digits: int = 1) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--part", choices=["both", "perplexity", "trees", "starts"], default="both")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--work", type=Path, default=Path(__file__).parent / "work")
     options = parser.parse_args()
     keep = keeper(None if options.quick else work_of(options.work, __file__))
-    warnings.filterwarnings("ignore", message=".*max_length")  # a few sentences of EWT dev are long
     size, seeds = (QUICK, options.seeds[:1]) if options.quick else (FULL, options.seeds)
-    if options.part == "starts":
-        starts(seeds[0])
-        return
-    lines = ["# Low-rank grammars: perplexity and trees", "", f"Seeds {', '.join(map(str, seeds))}.", ""]
+    lines = ["# Low-rank grammars: perplexity", "", f"Seeds {', '.join(map(str, seeds))}.", ""]
     data: dict[str, Any] = {}
-    if options.part != "trees":
-        for text_name in TEXTS:
-            runs = [
-                keep(f"perplexity-{text_name}-{seed}", partial(perplexities, size, text_name, seed)) for seed in seeds
-            ]
-            data[f"perplexity {text_name}"] = runs
-            phrases = 100 * float(np.mean([run["left phrases"] for run in runs]))
-            lines += [
-                f"{verdict(text_name, runs)} {runs[0]['tokens']:,} training tokens, sentences of at most {LONGEST} "
-                f"words, ends predicted. Of the grammar's left children {phrases:.1f} % are phrases.",
-                "",
-                "| model | parameters | perplexity | processor seconds |",
-                "|---|---|---|---|",
-                *(
-                    f"| {name} | {runs[0]['parameters'][key]:,} | {spread([r['perplexity'][key] for r in runs])} | "
-                    f"{spread([r['seconds'][key] for r in runs], 0)} |"
-                    for key, name in runs[0]["names"].items()
-                ),
-                "",
-            ]
-            print("\n".join(lines[-8:]), flush=True)
-            if options.quick and runs[0]["perplexity"]["grammar"] > 1.1 * runs[0]["perplexity"]["dense"]:
-                sys.exit("The grammar's perplexity is far above that of an HMM with as many parameters.")
-    if options.part != "perplexity":
-        found = [keep(f"trees-{seed}", partial(brackets, size, seed)) for seed in seeds]
-        data["trees"] = found
-        names = [name for name in found[0]["subtrees"] if name != "sentences"]
-        f1 = {kind: {x: [run[kind][x] for run in found] for x in names} for kind in ("subtrees", "phrases")}
-        above = {kind: min(x["minimum Bayes risk"]) > x["right-branching"][0] for kind, x in f1.items()}
+    for text_name in TEXTS:
+        runs = [keep(f"perplexity-{text_name}-{seed}", partial(perplexities, size, text_name, seed)) for seed in seeds]
+        data[f"perplexity {text_name}"] = runs
+        phrases = 100 * float(np.mean([run["left phrases"] for run in runs]))
         lines += [
-            f"**Trees are {'better' if all(above.values()) else 'not always better'} than right-branching ones** by "
-            f"sentence F1 on {found[0]['subtrees']['sentences']} sentences of EWT dev with every seed, by subtrees of "
-            "its dependencies and by phrases made from them (bracketing.py).",
+            f"{verdict(text_name, runs)} {runs[0]['tokens']:,} training tokens, sentences of at most {LONGEST} "
+            f"words, ends predicted. Of the grammar's left children {phrases:.1f} % are phrases.",
             "",
-            "| trees | F1, subtrees | F1, phrases |",
-            "|---|---|---|",
-            *(f"| {x} | {spread(f1['subtrees'][x])} | {spread(f1['phrases'][x])} |" for x in names),
-            "",
-            f"Fitting took {spread([run['fit seconds'] for run in found], 0)} s of processor time, parsing "
-            f"{spread([run['parse seconds'] for run in found], 0)} s.",
+            "| model | parameters | perplexity | processor seconds |",
+            "|---|---|---|---|",
+            *(
+                f"| {name} | {runs[0]['parameters'][key]:,} | {spread([r['perplexity'][key] for r in runs])} | "
+                f"{spread([r['seconds'][key] for r in runs], 0)} |"
+                for key, name in runs[0]["names"].items()
+            ),
             "",
         ]
-        print("\n".join(lines), flush=True)
-        ours, *simple = (f1["subtrees"][x][0] for x in ("minimum Bayes risk", "random", "left-branching"))
-        if options.quick and not ours > max(simple):
-            sys.exit("The grammar's trees are no better than random or left-branching ones.")
-    if not options.quick and options.part == "both":
+        print("\n".join(lines[-8:]), flush=True)
+        if options.quick and runs[0]["perplexity"]["grammar"] > 1.1 * runs[0]["perplexity"]["dense"]:
+            sys.exit("The grammar's perplexity is far above that of an HMM with as many parameters.")
+    if not options.quick:
         write_page("grammar", "\n".join(lines), __file__, {"seeds": seeds}, data=data)
 
 

@@ -44,7 +44,7 @@ CHAPTERS: dict[str, list[str]] = {
         "lds_rnn",
     ],
     "Hidden Markov models with many states": ["hmm_tied", "hmm_perplexity", "hmm_neural", "queries", "steering"],
-    "Grammars": ["grammar"],
+    "Grammars": ["grammar_trees", "grammar"],
     "Factorial hidden Markov models (Nepal & Yates)": ["fhmm_pos", "fhmm_much"],
     "Embedding author-word co-occurrence data over time (Sarkar, Siddiqi & Gordon)": [
         "dynamic_nips",

@@ -19,6 +19,7 @@ NEEDS = {
     "dynamic_nips": (),
     "fhmm_pos": (),
     "grammar": (),
+    "grammar_trees": (),
     "hmm_neural": ("torch",),
     "hmm_perplexity": (),
     "hmm_tied": (),

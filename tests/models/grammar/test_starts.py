@@ -21,6 +21,7 @@ from undertow.kernels.chart.trees import best_tree
 from undertow.models.fitting import Checkpoint
 from undertow.models.grammar import agreement, chain_start, em, restarts
 from undertow.models.grammar.init import Sizes, random_start
+from undertow.models.grammar.punctuation import kinds_of
 
 SIZES = Sizes(4, 5, 3)
 
@@ -160,11 +161,13 @@ def test_a_fit_from_a_chain_keeps_its_anchor_in_a_checkpoint(tmp_path: Any) -> N
 
 def test_the_sample_is_from_all_over_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
     text = Corpus.from_sentences([["a"] * (1 + i % 30) for i in range(300)])
-    assert {len(s) for s in agreement.sample(text)} == set(range(2, 21))
+    words = kinds_of(text.vocabulary.words)
+    assert {len(s) for s in agreement.sample(text, words)} == set(range(2, 21))
     monkeypatch.setattr(agreement, "SAMPLE_TOKENS", 500)
-    some = agreement.sample(text)
+    some = agreement.sample(text, words)
     assert 400 < sum(map(len, some)) < 600
-    assert agreement.sample(Corpus.from_sentences([["a"], ["b"] * 30])) == []
+    other = Corpus.from_sentences([["a"], ["b"] * 30])
+    assert agreement.sample(other, kinds_of(other.vocabulary.words)) == []
 
 
 def test_parts_of_the_sample_have_their_own_trees(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,12 +215,12 @@ def test_the_branching_tree_has_a_vote() -> None:
     for lean, spans in (("right", {(0, 4), (1, 4), (2, 4)}), ("left", {(0, 4), (0, 3), (0, 2)})):
         table = np.zeros((4, 5))
         table[1, 3] = 0.4
-        agreement.add_vote(table, 0.5, lean)
+        agreement.add_vote(table, 0.5, lean, [(0, 4)])
         assert {(int(i), int(j)) for i, _, j in best_tree(table)} == spans
         table[1, 3] = 0.6  # in the place of (2, 4) or (0, 2)
         assert (1, 3) in {(int(i), int(j)) for i, _, j in best_tree(table)}
     table = np.zeros((4, 5))
-    agreement.add_vote(table, 0.5, "none")
+    agreement.add_vote(table, 0.5, "none", [(0, 4)])
     assert not table.any()
 
 

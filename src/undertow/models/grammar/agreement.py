@@ -3,13 +3,15 @@
 Different random starts lead to different trees, and the likelihood does not tell which are better. So a few small
 grammars are fitted to a sample of short sentences, each from its own start, and the posterior probabilities of the
 spans are averaged over them. For each sentence the tree with the largest sum is taken: it has the most correct
-constituents in expectation if every grammar is equally likely to be right. A purely right-branching tree
-(left-branching with lean="left") has a vote too: it is a good guess where the fits do not agree. The grammar itself
-then begins with some passes over the sample in which the trees are fixed and only the symbols are hidden.
+constituents in expectation if every grammar is equally likely to be right. A tree that branches to the right
+(to the left with lean="left"), within the parts between punctuation and over them, has a vote too: it is a good guess
+where the fits do not agree. The fits read words alone; punctuation joins their trees by rule (`punctuation`).
+The grammar itself then begins with some passes over the sample in which trees are fixed and only symbols are hidden.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -26,6 +28,7 @@ from undertow.kernels.types import F64, I64
 from undertow.models.fitting import LOGGER
 from undertow.models.grammar.em import Fitted, MStep, Shard, em_iterations
 from undertow.models.grammar.init import Sizes, random_start, sentence_lengths, word_classes
+from undertow.models.grammar.punctuation import WORD, attached, fragments, kinds_of
 from undertow.text.corpus import Corpus
 
 SAMPLE_TOKENS = 40_000  # of the sample
@@ -50,33 +53,41 @@ def agreement_start(
     """Parameters after the passes over the sample with the trees that `n_restarts` short fits agree on."""
     classes = word_classes(text, sizes.n_preterminals, rng, n_threads)
     start = random_start(sizes, sentence_lengths(text), m_step, rng, classes, lean)
-    sentences = sample(text)
+    kinds = kinds_of(text.vocabulary.words)
+    sentences = sample(text, kinds)
     if not sentences:
         return start
     small = Sizes(*map(min, sizes, SMALL))
     if small.n_preterminals < sizes.n_preterminals:
         classes = word_classes(text, small.n_preterminals, rng, n_threads)
-    words, ids = np.unique(np.concatenate(sentences), return_inverse=True)
-    lengths: I64 = np.array([len(s) for s in sentences], dtype=np.int64)
+    bare = [s[kinds[s] == WORD] for s in sentences]
+    used, ids = np.unique(np.concatenate(bare), return_inverse=True)
+    lengths: I64 = np.array([len(s) for s in bare], dtype=np.int64)
     if classes is not None:  # those that the sample has
-        classes = np.unique(classes[words], return_inverse=True)[1].astype(np.int64)
+        classes = np.unique(classes[used], return_inverse=True)[1].astype(np.int64)
     of_sample = MStep.of(np.bincount(ids), 1.0)
     starts = [random_start(small, lengths, of_sample, rng, classes, lean) for _ in range(n_restarts)]
     tables = map_reduce(partial(short_fit, of_sample, ids, lengths), starts, _add, engine=engine)
-    for table in tables:
-        add_vote(table, VOTE * n_restarts, lean)
-    spans = np.concatenate([best_tree(table)[:, ::2] for table in tables])
-    chunks = [[shard] for shard in cut(np.concatenate(sentences), lengths, spans)]
+    for table, sentence in zip(tables, sentences, strict=True):
+        add_vote(table, VOTE * n_restarts, lean, fragments(kinds[sentence]))
+    trees = [attached(best_tree(table), kinds[s]) for table, s in zip(tables, sentences, strict=True)]
+    flat = np.concatenate(sentences)
+    all_lengths = np.array([len(s) for s in sentences], dtype=np.int64)
+    chunks = [[shard] for shard in cut(flat, all_lengths, np.concatenate(trees)[:, ::2])]
     fit = start
     for step in em_iterations(start, m_step, chunks, TREE_PASSES, engine):
         fit = step.params
-    return fit._replace(params=with_all_words(fit, start, m_step, words))
+    return fit._replace(params=with_all_words(fit, start, m_step, np.unique(flat)))
 
 
-def sample(text: Corpus) -> list[NDArray[np.uint32]]:
-    """Sentences of 2 to SAMPLE_LENGTH words from all over the text, with about SAMPLE_TOKENS words."""
+def sample(text: Corpus, kinds: NDArray[np.int8]) -> list[NDArray[np.uint32]]:
+    """Sentences of 2 to SAMPLE_LENGTH words from all over the text, with about SAMPLE_TOKENS words.
+
+    Punctuation, by the kinds of the words, is not counted, but part of them.
+    """
     edges = np.asarray(text.offsets, dtype=np.int64)
-    lengths = sentence_lengths(text)
+    n_words = np.concatenate(([0], np.cumsum(kinds[text.ids] == WORD)))
+    lengths = np.diff(n_words[edges])
     short = np.flatnonzero((lengths > 1) & (lengths <= SAMPLE_LENGTH))
     if not len(short):
         return []
@@ -111,13 +122,16 @@ def posterior_tables(p: GrammarParams, ids: I64, lengths: I64) -> list[F64]:
     return tables
 
 
-def add_vote(table: F64, weight: float, lean: str) -> None:
-    """Add the spans of the tree that branches to one side to the table (N, N + 1) of a sentence."""
+def add_vote(table: F64, weight: float, lean: str, parts: Sequence[tuple[int, int]]) -> None:
+    """Add the tree that branches to one side, within the parts of a sentence and over them, to its table (N, N + 1)."""
     n = len(table)
-    if lean == "right":
-        table[:, n] += weight
-    elif lean == "left":
-        table[0, 1:] += weight
+    for begin, end in parts:
+        if lean == "right":
+            table[begin:end, end] += weight
+            table[begin, n] += weight if end < n else 0.0
+        elif lean == "left":
+            table[begin, begin + 1 : end + 1] += weight
+            table[0, end] += weight if begin > 0 else 0.0
 
 
 def _add(a: list[F64], b: list[F64]) -> list[F64]:
