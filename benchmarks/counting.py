@@ -59,7 +59,7 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--tokens", type=int, default=30_000_000)
     tokens = options.parse_args().tokens
-    undertow = [sys.executable, "-m", "undertow.cli.main"]
+    undertow = [sys.executable, "-m", "undertow"]
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as tmp:
         elife = data_dir() / "text" / "elife.txt.xz"
         spent, whole = timed(lambda: Corpus.build([elife], Path(tmp) / "e.corpus", n_jobs=2))

@@ -56,7 +56,7 @@ def run_logged(*arguments: object) -> tuple[subprocess.CompletedProcess[str], li
 def run_process(*arguments: object, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
     """The same as a process of its own: where starting, ending or logging is what is tested."""
     done = subprocess.run(
-        [sys.executable, "-m", "undertow.cli.main", *map(str, arguments)],
+        [sys.executable, "-m", "undertow", *map(str, arguments)],
         input=stdin, capture_output=True, check=False, timeout=HANGS,
     )  # fmt: skip
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())

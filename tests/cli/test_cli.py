@@ -214,7 +214,7 @@ def test_options_of_fit_are_those_of_the_models() -> None:
 
 def test_a_closed_pipe_is_no_error(text_file: Path, tmp_path: Path) -> None:
     run("corpus", "build", text_file, "-o", tmp_path / "c")
-    command = f"{sys.executable} -m undertow.cli.main inspect {tmp_path / 'c'} | true; exit ${{PIPESTATUS[0]}}"
+    command = f"{sys.executable} -m undertow inspect {tmp_path / 'c'} | true; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, check=False, text=True)
     assert done.returncode == 0 and done.stderr == ""
 
@@ -238,7 +238,7 @@ def test_ctrl_c_and_sigterm_leave_a_state_that_goes_on(
     arguments = [
         sys.executable,
         "-m",
-        "undertow.cli.main",
+        "undertow",
         "corpus",
         "build",
         "-",

@@ -134,7 +134,7 @@ def test_progress_and_ctrl_c_on_a_terminal(place: Path, tmp_path: Path) -> None:
     out = tmp_path / "m.lds"
     long = ["--components", "1", "--iterations", "1000000"]  # wider states end early on so little text
     arguments = ["fit", "lds", str(place / "news.counts"), "-o", str(out), *SMALL, *long, "--json"]
-    command = [sys.executable, "-m", "undertow.cli.main", *arguments]
+    command = [sys.executable, "-m", "undertow", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs) as process:
         os.close(theirs)
         seen = b""
@@ -290,7 +290,7 @@ def test_the_model_remembers_how_its_text_was_cut(place: Path, tmp_path: Path) -
 
 
 def test_a_reader_that_leaves_is_no_error(place: Path) -> None:
-    verb = f"{sys.executable} -m undertow.cli.main embed {place / 'news.lds'} {place / 'news.txt'} --output-format text"
+    verb = f"{sys.executable} -m undertow embed {place / 'news.lds'} {place / 'news.txt'} --output-format text"
     done = subprocess.run(
         ["bash", "-c", f"{verb} | head -1; exit ${{PIPESTATUS[0]}}"], capture_output=True, check=False, text=True
     )

@@ -153,7 +153,3 @@ def _sigterm_like_ctrl_c() -> Iterator[Callable[[], bool]]:
         yield lambda: received
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-if __name__ == "__main__":
-    main()
