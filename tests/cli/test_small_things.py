@@ -111,7 +111,18 @@ def test_rows_and_columns_have_thresholds_of_their_own(tmp_path: Path) -> None:
     )
     command = ["events", tmp_path / "d.jsonl", "-o", tmp_path / "e.csv", "--json", "--min-column-count", 2]
     facts = json.loads(run(*command).stdout)
-    assert facts["authors"] == 2 and facts["words"] == 1 and facts["times"] == ["1", "2"]
+    assert facts["authors"] == 2 and facts["words"] == 1
+
+
+def test_the_times_that_are_told_are_those_of_the_file(tmp_path: Path) -> None:
+    records = [(1990, "Ann", 1), (1995, "Bob", 5), (1996, "Bob", 5), (1999, "Eve", 1)]
+    (tmp_path / "d.jsonl").write_text(
+        "".join(json.dumps({"year": t, "authors": r, "words": {"river": n}}) + "\n" for t, r, n in records)
+    )
+    done = run("events", tmp_path / "d.jsonl", "-o", tmp_path / "e.csv", "--n-rows", 1, "--json")
+    facts = json.loads(done.stdout)
+    assert facts["times"] == ["1995", "1996"] and facts["steps"] == 2
+    assert Events.build(tmp_path / "e.csv").times == [1995, 1996]
 
 
 def test_documents_are_not_fitted_as_events(tmp_path: Path) -> None:

@@ -106,10 +106,11 @@ def command(
             sys.stdout.write(line)
         return
     write_events(events, out, overwrite=overwrite)
+    times = [time for time, table in zip(events.times, events.tables, strict=True) if table.nnz]  # as in the file
     facts: dict[str, Any] = {
         "events": out,
-        "times": [str(events.times[0]), str(events.times[-1])] if as_json else time_range(events.times),
-        "steps": len(events.times),
+        "times": [str(times[0]), str(times[-1])] if as_json else time_range(times),
+        "steps": len(times),
         events.kind_names[0]: len(events.row_names),
         events.kind_names[1]: len(events.column_names),
         "different_events": events.n_events,

@@ -196,7 +196,10 @@ class Estimator(abc.ABC):
     def _word_id(self, word: object) -> int:
         """The id of a word of the vocabulary."""
         if not isinstance(word, str) or word not in self:
-            raise UnknownWordError(f"The word {short(word)} is not in the vocabulary: ask for one that is.")
+            # the casings alone: a search for similar spellings would slow down whoever asks for many words in turn
+            cased = [word.lower(), word.capitalize(), word.upper()] if isinstance(word, str) else []
+            cure = next((f"it has {short(w)}" for w in cased if w in self), "ask for one that is")
+            raise UnknownWordError(f"The word {short(word)} is not in the vocabulary: {cure}.")
         return self.vocabulary_.id(word)
 
     # --- scikit-learn -----------------------------------------------------------------------------------

@@ -106,7 +106,7 @@ function describe(i) {
   });
   if (DATA.near.length) parts.push(element("h3", { text: "Nearest words, here in context" }),
     words(DATA.near[i], (c) => c.toFixed(2)));
-  for (const [list, given] of [[DATA.expected, "after the tokens before"], [DATA.between, "between both sides"]])
+  for (const [list, given] of [[DATA.expected, "given the tokens before"], [DATA.between, "given both sides"]])
     if (list[i]?.[0].length) parts.push(element("h3", { text: `Expected here, ${given}` }), words(list[i]));
   return parts;
 }
