@@ -346,7 +346,8 @@ def warn_of_odd_labels(X: list[list[str]], y: list[list[str]], stacklevel: int) 
     n_tokens = sum(map(len, X))
     why = None
     if len(labels) == 1:
-        why = f"All tokens have the tag {short(next(iter(labels)))}, so there is nothing to learn: choose another column (--tags)."
+        tag = short(next(iter(labels)))
+        why = f"All tokens have the tag {tag}, so there is nothing to learn: choose another column (--tags)."
     elif len(labels) > len(words):
         why = (
             f"There are more different tags ({len(labels):,}) than different words ({len(words):,}): if words and tags "
