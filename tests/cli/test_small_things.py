@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import json
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,43 @@ def test_the_times_that_are_told_are_those_of_the_file(tmp_path: Path) -> None:
     facts = json.loads(done.stdout)
     assert facts["times"] == ["1995", "1996"] and facts["steps"] == 2
     assert Events.build(tmp_path / "e.csv").times == [1995, 1996]
+
+
+def test_dates_are_put_into_steps_of_years(tmp_path: Path) -> None:
+    dated = ["1989-12-31", "1990-01-01", 1994, "1994", " 1995-07", datetime.date(2001, 5, 1), 1999.5]
+    documents = [{"date": when, "authors": [str(i)], "words": {"river": 1}} for i, when in enumerate(dated)]
+    made = events_from_documents(documents, time="date", years=5)
+    assert [(t, r) for t, r, *_ in made.records()] == [
+        (1985, "0"), (1990, "1"), (1990, "2"), (1990, "3"), (1995, "4"), (1995, "6"), (2000, "5")
+    ]  # fmt: skip
+    for bad in ("spring", 12345678901234567890123.0 * 1e300, None, "19951"):
+        with pytest.raises(InputError, match=r"document 0: the field 'date' is .* years needs a year or a date"):
+            events_from_documents([{**documents[0], "date": bad}], time="date", years=5)
+    with pytest.raises(InputError, match="years=0 must be"):
+        events_from_documents(documents, time="date", years=0)
+    lines = [json.dumps({**d, "date": str(d["date"])}) + "\n" for d in documents]
+    (tmp_path / "d.jsonl").write_text("".join(lines))
+    command = ["events", tmp_path / "d.jsonl", "-o", tmp_path / "e.csv", "--overwrite", "--time", "date"]
+    alone = run(*command, "--years", 1)
+    assert "have one of the authors alone" in alone.stderr and "(--years)" in alone.stderr
+    assert alone.returncode == 0 and "1989–2001" in alone.stdout
+    together = run(*command, "--years", 20)
+    assert together.stderr == "" and "1980–2000" in together.stdout
+
+
+def test_a_list_of_paragraphs_is_a_text_and_not_names() -> None:
+    long = "the river " * 30
+    documents = [
+        {"year": 1, "authors": "Ann", "text": ["Affirmed at the river.", "Rivers!"]},
+        {"year": 1, "authors": "Bob", "text": [long, "the bank"]},
+    ]
+    made = events_from_documents(documents, columns="text", stop_words=["the", "at"])
+    assert made.column_names == ["affirmed", "bank", "river", "rivers"] and made.kind_names[1] == "words"
+    assert (1, "Bob", "river", 30.0) in list(made.records())
+    names = [{"year": 1, "authors": "Ann", "text": ["machine learning"]}] * 200
+    assert events_from_documents(names, columns="text").column_names == ["machine learning"]
+    with pytest.raises(InputError, match="document 200: the field 'text' is a list with a text of more than 200 char"):
+        events_from_documents([*names, documents[1]], columns="text")
 
 
 def test_documents_are_not_fitted_as_events(tmp_path: Path) -> None:
