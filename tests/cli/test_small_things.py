@@ -151,11 +151,11 @@ def test_dates_are_put_into_steps_of_years(tmp_path: Path) -> None:
 def test_a_list_of_paragraphs_is_a_text_and_not_names() -> None:
     long = "the river " * 30
     documents = [
-        {"year": 1, "authors": "Ann", "text": ["Affirmed at the river.", "Rivers!"]},
+        {"year": 1, "authors": "Ann", "text": ["Affirmed by J. Doe at the river, 347 U. S. 483.", "Rivers!"]},
         {"year": 1, "authors": "Bob", "text": [long, "the bank"]},
     ]
-    made = events_from_documents(documents, columns="text", stop_words=["the", "at"])
-    assert made.column_names == ["affirmed", "bank", "river", "rivers"] and made.kind_names[1] == "words"
+    made = events_from_documents(documents, columns="text", stop_words=["the", "at", "by"])
+    assert made.column_names == ["affirmed", "bank", "doe", "river", "rivers"] and made.kind_names[1] == "words"
     assert (1, "Bob", "river", 30.0) in list(made.records())
     names = [{"year": 1, "authors": "Ann", "text": ["machine learning"]}] * 200
     assert events_from_documents(names, columns="text").column_names == ["machine learning"]

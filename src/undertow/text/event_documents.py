@@ -210,7 +210,7 @@ def _step_of(when: Any, years: int, place: str) -> int:
 
 
 class _WordCounter:
-    """Words of a text in lower case, without numbers, punctuation and single letters."""
+    """Words of a text in lower case, without numbers, punctuation, single letters and initials."""
 
     def __init__(
         self, tokenizer: Callable[[str], Iterable[Iterable[str]]] | None, stopped: frozenset[str], paragraphs: bool
@@ -226,4 +226,4 @@ class _WordCounter:
         counts: Counter[str] = Counter()
         for sentence in self.tokenizer(" ".join(text.split())):
             counts.update(sentence)
-        return {w: float(c) for w, c in counts.items() if len(w) > 1 and w != "NUM" and w[0].isalpha()}
+        return {w: float(c) for w, c in counts.items() if len(w.rstrip(".")) > 1 and w != "NUM" and w[0].isalpha()}
