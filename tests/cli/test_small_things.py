@@ -5,13 +5,15 @@ from __future__ import annotations
 import csv
 import datetime
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cli_runner import failed, run
-from undertow import HMM, Grammar
+from undertow import HMM, LDS, Grammar
 from undertow.cli.common import time_range
 from undertow.errors import InputError
 from undertow.models.base import LittleTextWarning
@@ -215,6 +217,18 @@ def test_more_states_than_tokens_are_warned_of(model: Any, named: str) -> None:
     text = [["the", "river", "runs"], ["the", "bank", "lends"]] * 5
     with pytest.warns(LittleTextWarning, match=rf"for 30 tokens.* a smaller {named}, such as 5"):
         model.fit(text)
+
+
+def test_more_components_than_a_text_can_tell_apart_are_warned_of() -> None:
+    rng = np.random.default_rng(0)
+    text = [[f"w{i}" for i in rng.integers(0, 90, 12)] for _ in range(400)]
+    small = LDS(60, n_iter=1, n_full=1, lags=3, ssid_lags=2, min_count=1, random_state=0)
+    with pytest.warns(LittleTextWarning, match="60 components for 4,800 tokens: .* such as 4") as told:
+        small.fit(text)
+    assert told[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LittleTextWarning)
+        small.set_params(n_components=48).fit(text)
 
 
 # --- tagging --------------------------------------------------------------------------------------------
