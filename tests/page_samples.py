@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from html_page import HOSTILE_WORD
-from undertow import HMM, LDS, DynamicEmbedding, FactorialHMM
+from undertow import HMM, LDS, DynamicEmbedding, FactorialHMM, Grammar
 from undertow.results import WordClusters
 from undertow.results.tagging import CRFTagger
 
@@ -25,7 +25,7 @@ def sentences(hostile: bool) -> list[list[str]]:
     return [[HOSTILE_WORD if w == "bank" else w for w in s] for s in text] if hostile else text
 
 
-KINDS = ("hmm-blocks", "hmm-dense", "hmm-low-rank", "fhmm", "lds", "clusters", "tagger", "dynamic")
+KINDS = ("hmm-blocks", "hmm-dense", "hmm-low-rank", "fhmm", "lds", "clusters", "tagger", "grammar", "dynamic")
 
 
 @cache
@@ -45,6 +45,8 @@ def fitted(kind: str, hostile: bool = False) -> Any:
         return LDS(4, n_iter=3, n_full=1, lags=3, ssid_lags=2, kappa=1.0, min_count=1, **common).fit(text)
     if kind == "clusters":
         return WordClusters(4, **common).fit(text)
+    if kind == "grammar":
+        return Grammar(3, n_preterminals=5, n_iter=2, **common).fit(text)
     if kind == "tagger":
         return CRFTagger(n_iter=5).fit(text, [["X" if w == "the" else w[:1] for w in s] for s in text])
     events = [(year, w, s[0], 1.0 + year % 3) for year in (2001, 2002) for s in text[:5] for w in s[1:]]

@@ -85,6 +85,9 @@ def test_what_is_refused(lds: LDS) -> None:
         with pytest.raises(UnknownWordError) as e:
             use()
         assert isinstance(e.value, KeyError) and is_one_sentence(str(e.value))
+    for cased in ("River", "RIVER"):
+        with pytest.raises(UnknownWordError, match=f"'{cased}' is not in the vocabulary: it has 'river'"):
+            lds.neighbors(cased)
     for bad in (lds.most_similar, lambda: lds.most_similar("river", topn=1.5)):
         with pytest.raises(InputError):
             bad()

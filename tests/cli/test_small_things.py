@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cli_runner import failed, run
-from undertow import HMM, Grammar
+from undertow import HMM, LDS, Grammar
 from undertow.cli.common import time_range
 from undertow.errors import InputError
 from undertow.models.base import LittleTextWarning
@@ -111,7 +114,55 @@ def test_rows_and_columns_have_thresholds_of_their_own(tmp_path: Path) -> None:
     )
     command = ["events", tmp_path / "d.jsonl", "-o", tmp_path / "e.csv", "--json", "--min-column-count", 2]
     facts = json.loads(run(*command).stdout)
-    assert facts["authors"] == 2 and facts["words"] == 1 and facts["times"] == ["1", "2"]
+    assert facts["authors"] == 2 and facts["words"] == 1
+
+
+def test_the_times_that_are_told_are_those_of_the_file(tmp_path: Path) -> None:
+    records = [(1990, "Ann", 1), (1995, "Bob", 5), (1996, "Bob", 5), (1999, "Eve", 1)]
+    (tmp_path / "d.jsonl").write_text(
+        "".join(json.dumps({"year": t, "authors": r, "words": {"river": n}}) + "\n" for t, r, n in records)
+    )
+    done = run("events", tmp_path / "d.jsonl", "-o", tmp_path / "e.csv", "--n-rows", 1, "--json")
+    facts = json.loads(done.stdout)
+    assert facts["times"] == ["1995", "1996"] and facts["steps"] == 2
+    assert Events.build(tmp_path / "e.csv").times == [1995, 1996]
+
+
+def test_dates_are_put_into_steps_of_years(tmp_path: Path) -> None:
+    dated = ["1989-12-31", "1990-01-01", 1994, "1994", " 1995-07", datetime.date(2001, 5, 1), 1999.5]
+    documents = [{"date": when, "authors": [str(i)], "words": {"river": 1}} for i, when in enumerate(dated)]
+    made = events_from_documents(documents, time="date", years=5)
+    assert [(t, r) for t, r, *_ in made.records()] == [
+        (1985, "0"), (1990, "1"), (1990, "2"), (1990, "3"), (1995, "4"), (1995, "6"), (2000, "5")
+    ]  # fmt: skip
+    for bad in ("spring", 12345678901234567890123.0 * 1e300, None, "19951"):
+        with pytest.raises(InputError, match=r"document 0: the field 'date' is .* years needs a year or a date"):
+            events_from_documents([{**documents[0], "date": bad}], time="date", years=5)
+    with pytest.raises(InputError, match="years=0 must be"):
+        events_from_documents(documents, time="date", years=0)
+    lines = [json.dumps({**d, "date": str(d["date"])}) + "\n" for d in documents]
+    (tmp_path / "d.jsonl").write_text("".join(lines))
+    command = ["events", tmp_path / "d.jsonl", "-o", tmp_path / "e.csv", "--overwrite", "--time", "date"]
+    alone = run(*command, "--years", 1)
+    assert "have one of the authors alone" in alone.stderr and "(--years)" in alone.stderr
+    assert alone.returncode == 0 and "1989–2001" in alone.stdout
+    together = run(*command, "--years", 20)
+    assert together.stderr == "" and "1980–2000" in together.stdout
+
+
+def test_a_list_of_paragraphs_is_a_text_and_not_names() -> None:
+    long = "the river " * 30
+    documents = [
+        {"year": 1, "authors": "Ann", "text": ["Affirmed by J. Doe at the river, 347 U. S. 483.", "Rivers!"]},
+        {"year": 1, "authors": "Bob", "text": [long, "the bank"]},
+    ]
+    made = events_from_documents(documents, columns="text", stop_words=["the", "at", "by"])
+    assert made.column_names == ["affirmed", "bank", "doe", "river", "rivers"] and made.kind_names[1] == "words"
+    assert (1, "Bob", "river", 30.0) in list(made.records())
+    names = [{"year": 1, "authors": "Ann", "text": ["machine learning"]}] * 200
+    assert events_from_documents(names, columns="text").column_names == ["machine learning"]
+    with pytest.raises(InputError, match="document 200: the field 'text' is a list with a text of more than 200 char"):
+        events_from_documents([*names, documents[1]], columns="text")
 
 
 def test_documents_are_not_fitted_as_events(tmp_path: Path) -> None:
@@ -166,6 +217,18 @@ def test_more_states_than_tokens_are_warned_of(model: Any, named: str) -> None:
     text = [["the", "river", "runs"], ["the", "bank", "lends"]] * 5
     with pytest.warns(LittleTextWarning, match=rf"for 30 tokens.* a smaller {named}, such as 5"):
         model.fit(text)
+
+
+def test_more_components_than_a_text_can_tell_apart_are_warned_of() -> None:
+    rng = np.random.default_rng(0)
+    text = [[f"w{i}" for i in rng.integers(0, 90, 12)] for _ in range(400)]
+    small = LDS(60, n_iter=1, n_full=1, lags=3, ssid_lags=2, min_count=1, random_state=0)
+    with pytest.warns(LittleTextWarning, match="60 components for 4,800 tokens: .* such as 4") as told:
+        small.fit(text)
+    assert told[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LittleTextWarning)
+        small.set_params(n_components=48).fit(text)
 
 
 # --- tagging --------------------------------------------------------------------------------------------

@@ -220,7 +220,7 @@ def test_spans(place: Path, tmp_path: Path) -> None:
         ("train {p}/none.tsv -o {t}", 1, "none.tsv"),
         ("train {p}/train.conllu -o {t} --model {p}/none", 1, "does not exist"),
         ("train {p}/train.conllu -o {t} --model {p}/crf", 1, "needs a model with the method transform"),
-        ("train {p}/train.conllu -o {t} --model {p}/news.lds --view sideways", 1, "must be one of type"),
+        ("train {p}/train.conllu --tags xpos -o {t} --model {p}/news.lds --view sideways", 1, "must be one of type"),
         ("train {p}/train.conllu -o {t} --text {p}/none.txt", 1, "none.txt"),
         ("train {p}/train.conllu -o {t} --text {p}/news.txt --model {p}/news.lds", 2, "give one of them"),
         (

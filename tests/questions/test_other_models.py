@@ -239,8 +239,7 @@ def test_gaps_of_evidence_say_nothing_to_an_lds(lds: LDS) -> None:
     np.testing.assert_allclose(lds.score([text]), lds.log_probabilities([text])[0].sum() / 3)
 
 
-def test_masking_many_sentences_of_an_lds_is_masking_each(lds: LDS, monkeypatch: Any) -> None:
-    monkeypatch.setattr("undertow.questions.linear.MASKED_TOKENS", 7)
+def test_masking_many_sentences_of_an_lds_is_masking_each(lds: LDS) -> None:
     alone = np.concatenate([lds.masked_log_probabilities([s])[0] for s in SENTENCES[:6]])
     np.testing.assert_allclose(np.concatenate(lds.masked_log_probabilities(SENTENCES[:6])), alone, rtol=1e-5)
     np.testing.assert_allclose(lds.masked_perplexity(SENTENCES[:6]), np.exp(-alone.mean()), rtol=1e-5)

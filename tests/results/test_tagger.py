@@ -22,6 +22,7 @@ from undertow.models.checkpoint import CheckpointWarning
 from undertow.models.fitting import TrainingEvent
 from undertow.progress import Progress
 from undertow.results.tagging import LittleTextWarning, Vectors
+from undertow.results.tagging.base import LabelsWarning
 from undertow.results.tagging.parts import WORK, Watch, duration
 from undertow.results.tagging.tagger import split
 
@@ -305,3 +306,17 @@ def test_what_is_wrong_is_said(call: Any, expected: str, tmp_path: Path) -> None
 
 def test_the_grammar_gives_each_word_one_tag() -> None:
     assert all(TAGS[w] == t for s, g in zip(TEST, GOLD, strict=True) for w, t in zip(s, g, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("words", "tags", "expected"),
+    [
+        (LABELS, WORDS, "more different tags \\(.*\\) than different words .*--column, --tags"),
+        (WORDS, [["O"] * len(s) for s in WORDS], "All tokens have the tag 'O', so there is nothing to learn"),
+        ([list(itertools.chain(*WORDS))], [list(itertools.chain(*LABELS))], "have .* tokens on average: divide them"),
+    ],
+)
+def test_mistakes_in_labelled_files_are_warned_of(words: list[list[str]], tags: list[list[str]], expected: str) -> None:
+    with pytest.warns(LabelsWarning, match=expected) as told:
+        Tagger(n_iter=1, validation=None).fit(words, tags)
+    assert is_one_sentence(str(told[0].message)) and told[0].filename == __file__

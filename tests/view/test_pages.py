@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import escape
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.testing import assert_allclose
 
 from html_page import HOSTILE, HOSTILE_WORD, Page, check_closed, payload
 from page_samples import KINDS, TEXT, fitted
-from undertow import HMM
+from undertow import HMM, Tagger
 from undertow.errors import InputError
 from undertow.view import lds_page
 from undertow.view.charts import bar_chart, curve_chart, eigenvalue_chart, half_life, rank_chart, round_ticks
@@ -31,7 +32,7 @@ def test_every_model_has_a_page_that_is_closed(kind: str) -> None:
     assert "<title>My &lt;b&gt;title</title>" in page(fitted(kind), title="My <b>title")
 
 
-@pytest.mark.parametrize("kind", [k for k in KINDS if k != "tagger"])
+@pytest.mark.parametrize("kind", [k for k in KINDS if k not in ("tagger", "grammar")])
 def test_hostile_words_are_data_and_never_markup(kind: str) -> None:
     text = page(fitted(kind, True), title=HOSTILE)
     assert (
@@ -160,3 +161,34 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
         save_page(text, tmp_path / "a.html")
     with pytest.raises(InputError, match="title is empty"):
         document(" ", "")
+
+
+def test_the_page_of_a_grammar_shows_kinds_and_rules_and_a_text_its_trees() -> None:
+    model = fitted("grammar", True)
+    text = page(model)
+    assert Page(text).tags.count("table") == 4  # words, phrases, rules, parameters
+    most = int(np.argmax(model.symbol_counts_[3:]))
+    words = " ".join(w.word for w in model.top_words(3 + most, 8))
+    assert text.index(f"<td>P{most}</td><td>{escape(words)}</td>") < text.index("Kinds of phrases")
+    rule = model.top_rules(1)[0]
+    assert f"<td>{rule.probability:.1%}</td>" in text.split("<h2>Rules</h2>")[1]
+    trees = page(model, TEXT * 400, title="Trees <b>")
+    check_closed(text)
+    assert HOSTILE_WORD not in text + trees and "<img" not in text + trees and "<script" not in trees
+    n_tokens = sum(map(len, TEXT))
+    assert trees.count("<svg") == 2 * (2_000 // n_tokens) + 2  # whole sentences until there are so many tokens
+
+
+def test_the_page_of_a_tagger_shows_what_it_got_right() -> None:
+    words = [["the", "dog", "ran"], ["a", "cat", "sleeps"]] * 20
+    tagger = Tagger(n_iter=3, random_state=0).fit(words, [["B-X", "I-X", "O"], ["O", "B-X", "O"]] * 20)
+    assert tagger.held_out_ is not None
+    text = page(tagger)
+    check_closed(text)
+    every, spans = tagger.held_out_.tokens["all"], tagger.held_out_.spans
+    assert spans is not None
+    assert f"<td>all tokens</td><td>{every.total}</td><td>{every.right}</td>" in text
+    assert (
+        f"<td>spans: X</td><td>{spans['X'].gold}</td><td>{spans['X'].correct}</td><td>{spans['X'].f1:.1%}</td>" in text
+    )
+    assert "held out" not in page(fitted("tagger"))

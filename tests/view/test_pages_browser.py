@@ -14,6 +14,7 @@ from numpy.testing import assert_allclose
 from browser import Browser
 from html_page import HOSTILE_WORD
 from page_samples import KINDS, TEXT, fitted
+from undertow.models.hmm.queries import Derived
 from undertow.view.document import save_page
 from undertow.view.index_page import PageCard, index_page
 from undertow.view.pages import page
@@ -98,6 +99,13 @@ def test_the_search_shows_the_states_of_a_word(show: Any, kind: str) -> None:
     assert texts(browser, "#detail h3")[1].endswith(name)
     search(browser, "zzz")
     assert texts(browser, "#found li") == ["Not among the words of this page"]
+
+
+def test_shares_too_small_to_read_are_not_spelled_out(show: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    shares = np.array([0.9957, 0.0042, 0.00012, 3.8e-8, 0.0])
+    monkeypatch.setattr(Derived, "state_shares", shares)
+    browser = show(page(fitted("hmm-dense")))
+    assert texts(browser, ".share")[:5] == ["100%", "0.42%", "0.012%", "< 0.01%", "0%"]
 
 
 def test_states_are_chosen_by_mouse_and_keys(show: Any) -> None:

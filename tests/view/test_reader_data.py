@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from page_samples import TEXT, fitted, sentences
-from undertow import HMM, FactorialHMM
+from undertow import HMM, Evidence, FactorialHMM
 from undertow.errors import InputError
 from undertow.questions import factorial
 from undertow.view import reader_data
@@ -47,6 +47,18 @@ def test_states_words_and_expected_words_of_an_hmm(kind: str, monkeypatch: pytes
     for sentence in TEXT:
         for t in range(len(sentence)):
             assert next(place) == model.next_words(sentence[:t], reader_data.EXPECTED)
+
+
+@pytest.mark.parametrize("kind", ["hmm-blocks", "hmm-dense", "fhmm"])
+def test_words_that_both_sides_expect_are_those_of_fill(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader_data, "EXPECTED_TOKENS", 5)  # within a sentence, which is read whole all the same
+    model = fitted(kind)
+    first = [*TEXT[0][:3], "?", *TEXT[0][3:]]  # a question mark is a word here, not a gap
+    between = read_text(model, [first, *TEXT[1:]]).between
+    assert len(between) == 5 < len(first)
+    for t, words in enumerate(between):
+        (gap,) = model.fill(Evidence([*first[:t], None, *first[t + 1 :]]), reader_data.EXPECTED)
+        assert words == list(gap.words) and 1 <= len(words) <= reader_data.EXPECTED
 
 
 def test_states_of_layers() -> None:
@@ -91,7 +103,7 @@ def test_carried_states_are_read_in_one_piece(monkeypatch: pytest.MonkeyPatch) -
         np.concatenate(x).max(axis=1) for x in (model.posterior(TEXT), [model.posterior([s])[0] for s in TEXT])
     )
     assert_allclose([t[0][1] for t in reading.states[0]], together, rtol=1e-6)
-    assert not np.allclose(together, apart, rtol=1e-4) and reading.expected == []
+    assert not np.allclose(together, apart, rtol=1e-4) and reading.expected == reading.between == []
 
 
 def test_a_long_text_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +111,8 @@ def test_a_long_text_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader_data, "MOST_TOKENS", 4)
     monkeypatch.setattr(reader_data, "EXPECTED_TOKENS", 3)
     reading = read_text(fitted("hmm-dense"), TEXT)
-    assert reading.is_cut and reading.n_tokens == 4 == len(reading.surprise) and reading.expected == []
+    assert reading.is_cut and reading.n_tokens == 4 == len(reading.surprise)
+    assert len(reading.expected) == len(reading.between) == 3
 
 
 def test_what_cannot_be_read_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,4 +127,4 @@ def test_what_cannot_be_read_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_product_too_large_for_both_sides_leaves_them_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(factorial, "MOST_STATES", 3)
     reading = read_text(fitted.__wrapped__("fhmm"), TEXT)  # not one that has its chain already
-    assert reading.both_sides == [] and len(reading.surprise) == reading.n_tokens
+    assert reading.both_sides == reading.between == [] and len(reading.surprise) == reading.n_tokens

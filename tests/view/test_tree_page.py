@@ -66,3 +66,10 @@ def test_a_page_is_not_overwritten_unasked(tmp_path: Path) -> None:
     with pytest.raises(InputError):
         save_trees([TREE], tmp_path / "trees.html")
     save_trees([], tmp_path / "trees.html", overwrite=True)
+
+
+def test_a_deep_tree_fits_on_a_screen() -> None:
+    n = 40
+    deep = Tree(["word"] * n, [Constituent(i, i + 1, n, 0, 1.0) for i in range(n - 1)], [0] * n)
+    size = {k: float(v) for k, v in Reader(tree_page([deep])).attributes if k in ("width", "height") and v}
+    assert size["height"] < 900

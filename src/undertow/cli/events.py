@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import statistics
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,12 @@ from undertow.cli.common import json_option, kind_options, overwrite_option, pro
     "--columns",
     default="words",
     show_default=True,
-    help="Field that holds the columns: a text, a list of names, or an object of counts.",
+    help="Field that holds the columns: a text, a list of paragraphs or of names, or an object of counts.",
+)
+@click.option(
+    "--years",
+    type=click.IntRange(1),
+    help="Years of a step: years and dates become the first year of their step.  [default: times as they are]",
 )
 @click.option("--n-rows", type=click.IntRange(1), help="Keep this many rows, the most frequent.  [default: all]")
 @click.option("--n-columns", type=click.IntRange(1), help="Keep this many columns, the most frequent.  [default: all]")
@@ -52,6 +59,7 @@ def command(
     time: str,
     rows: str,
     columns: str,
+    years: int | None,
     n_rows: int | None,
     n_columns: int | None,
     min_count: float,
@@ -91,6 +99,7 @@ def command(
             time=time,
             rows=rows,
             columns=columns,
+            years=years,
             stop_words=ENGLISH if stop_words else (),
             kind_names=(row_name or rows, column_name or columns) if row_name or column_name else None,
             progress=lambda done: progress(Progress("read", done, None, "document")),
@@ -106,13 +115,26 @@ def command(
             sys.stdout.write(line)
         return
     write_events(events, out, overwrite=overwrite)
+    times = [time for time, table in zip(events.times, events.tables, strict=True) if table.nnz]  # as in the file
     facts: dict[str, Any] = {
         "events": out,
-        "times": [str(events.times[0]), str(events.times[-1])] if as_json else time_range(events.times),
-        "steps": len(events.times),
+        "times": [str(times[0]), str(times[-1])] if as_json else time_range(times),
+        "steps": len(times),
         events.kind_names[0]: len(events.row_names),
         events.kind_names[1]: len(events.column_names),
         "different_events": events.n_events,
         "counts": int(events.total) if float(events.total).is_integer() else events.total,
     }
     show(facts, as_json)
+    in_step = [len(set(table.nonzero()[0].tolist())) for table in events.tables if table.nnz]
+    if len(in_step) > 2 and statistics.median(in_step) < 2:
+        warnings.warn(
+            f"At least half of the {len(in_step)} steps have one of the {events.kind_names[0]} alone, whose place "
+            "nothing tells there: make steps longer (--years).",
+            LonelyRowsWarning,
+            stacklevel=1,
+        )
+
+
+class LonelyRowsWarning(UserWarning):
+    """Most steps have a single row."""

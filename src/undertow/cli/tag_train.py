@@ -167,13 +167,14 @@ def command(
                 tagger.fit(words, tags, **({"checkpoint": work} if kind == "crf" else {}))
         tagger.columns_ = columns_of(inputs, given)
         save_fit(tagger, place, made, interrupted, overwrite=overwrite or state is Target.CONTINUE)
+    names = [f.name for f in tagger.features_]
     facts = {
         "tagger": out,
         "sentences": len(words),
         "tokens": sum(map(len, words)),
         "tags": len(tagger.labels_),
         "spans": None if tagger.scheme_ is None else tagger.scheme_.upper(),
-        "features": [f.name for f in tagger.features_],
+        "features": names if names or as_json else "spelling alone",
         "iterations": len(tagger.history_),
         "seconds": round(time.perf_counter() - began, 1),
     }

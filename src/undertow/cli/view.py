@@ -25,9 +25,10 @@ def command(
 ) -> None:
     """Write a page about MODEL as one HTML file that works offline.
 
-    The states of an HMM, FactorialHMM or word clusters, the words of an LDS, the map of a dynamic embedding, the
-    training of a tagger. With TEXT (text files, glob patterns, - for standard input) the page shows how an HMM,
-    FactorialHMM or LDS reads it, token by token; of a long text its first 10,000 tokens.
+    The states of an HMM, FactorialHMM or word clusters, the words of an LDS, the map of a dynamic embedding, the rules
+    of a grammar, the scores of a tagger. With TEXT (text files, glob patterns, - for standard input) the page shows how
+    an HMM, FactorialHMM or LDS reads it, token by token (of a long text its first 10,000 tokens), or the trees that a
+    grammar gives it.
     """
     from undertow.atomic import check_file_target
     from undertow.cli.model import open_model

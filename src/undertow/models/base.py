@@ -33,7 +33,8 @@ from undertow.text.tokenizer import check_rule, checked_sentences
 from undertow.text.vocabulary import Vocabulary
 
 Sentences = Corpus | Iterable[Sequence[str]]
-MOST_OF_AN_EXAMPLE = 50  # states
+MOST_OF_AN_EXAMPLE = 50  # states, or components
+LEAST_TOKENS_A_COMPONENT = 100  # docs/choosing.md advises a thousand and more
 
 
 class CostWarning(UserWarning):
@@ -196,7 +197,10 @@ class Estimator(abc.ABC):
     def _word_id(self, word: object) -> int:
         """The id of a word of the vocabulary."""
         if not isinstance(word, str) or word not in self:
-            raise UnknownWordError(f"The word {short(word)} is not in the vocabulary: ask for one that is.")
+            # the casings alone: a search for similar spellings would slow down whoever asks for many words in turn
+            cased = [word.lower(), word.capitalize(), word.upper()] if isinstance(word, str) else []
+            cure = next((f"it has {short(w)}" for w in cased if w in self), "ask for one that is")
+            raise UnknownWordError(f"The word {short(word)} is not in the vocabulary: {cure}.")
         return self.vocabulary_.id(word)
 
     # --- scikit-learn -----------------------------------------------------------------------------------
@@ -313,6 +317,17 @@ def warn_of_little_text(n_states: int, what: str, parameter: str, n_tokens: int,
         warnings.warn(
             f"{n_states:,} {what} for {n_tokens:,} tokens: the model learns the text by heart and knows no other; give "
             f"more text, or a smaller {parameter}, such as {max(2, round(n_tokens**0.5))}.",
+            LittleTextWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
+def warn_of_many_components(n_components: int, n_tokens: int, stacklevel: int) -> None:
+    """Warn if a text has too few tokens to tell so many components from noise; a few components are an example."""
+    if n_components > MOST_OF_AN_EXAMPLE and n_tokens < LEAST_TOKENS_A_COMPONENT * n_components:
+        warnings.warn(
+            f"{n_components:,} components for {n_tokens:,} tokens: most will be noise; give more text, or a smaller "
+            f"n_components (--components), such as {max(2, n_tokens // 1000)}.",
             LittleTextWarning,
             stacklevel=stacklevel + 1,
         )

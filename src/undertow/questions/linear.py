@@ -22,8 +22,10 @@ from typing import Any
 import numpy as np
 from scipy.special import erf
 
+from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError, short
 from undertow.kernels.gaussian.gains import posterior_covariances
+from undertow.kernels.gaussian.leave_one_out import left_out_means
 from undertow.kernels.gaussian.smoother import exact_gains, smooth_exact
 from undertow.kernels.types import F32, F64, I64
 from undertow.models.answers import Gap, gap_of
@@ -34,45 +36,17 @@ from undertow.questions.explain import Change, Comparison, candidates, compariso
 from undertow.questions.fill import check_number
 from undertow.tables import Table
 
-MASKED_TOKENS = 1 << 17  # of copies of sentences, each with one token missing, that are smoothed together
-
-
 # --- given both sides -----------------------------------------------------------------------------------
 
 
+@one_blas_thread()
 def log_both_sides(model: Any, ids: Any, offsets: I64, missing: Any, gaps: Any = None) -> F64:
-    """(T,) log p(token | all other tokens of its sentence): each sentence is smoothed once for each of its tokens.
-
-    At `gaps`, where nothing is known, it is 0.
-    """
-    out = np.zeros(len(ids))
-    lm = _language_model(model)
-    lengths = np.diff(offsets)
-    copies: list[tuple[int, int, int]] = []  # (start, stop, token left out)
-    n = 0
-    for start, length in zip(offsets[:-1].tolist(), lengths.tolist(), strict=True):
-        for t in range(start, start + length):
-            if gaps is not None and gaps[t]:
-                continue
-            copies.append((start, start + length, t))
-            n += length
-            if n >= MASKED_TOKENS:
-                _score(model, lm, ids, missing, copies, out)
-                copies, n = [], 0
-    if copies:
-        _score(model, lm, ids, missing, copies, out)
-    return out
-
-
-def _score(model: Any, lm: Any, ids: Any, missing: Any, copies: list[tuple[int, int, int]], out: F64) -> None:
-    tokens = np.concatenate([np.arange(a, b) for a, b, _ in copies])
-    edges = np.concatenate(([0], np.cumsum([b - a for a, b, _ in copies]))).astype(np.int64)
-    left_out = np.array([t for *_, t in copies])
-    at = edges[:-1] + left_out - np.array([a for a, *_ in copies])
-    gone = missing[tokens].copy()
-    gone[at] = True
-    states = _smoothed(model, ids[tokens], edges, gone)[at]
-    out[left_out] = queries.token_log_probabilities(lm, states, ids[left_out])
+    """(T,) log p(token | all other tokens of its sentence); at `gaps`, where nothing is known, it is 0."""
+    params, tables = model.params_, model._tables
+    gains = exact_gains(params.A, params.Q, tables.steady.N, params.M, tables.stationary)
+    states = left_out_means(ids, offsets, missing, tables.rows, gains)
+    out = queries.token_log_probabilities(_language_model(model), states, ids)
+    return out if gaps is None else np.where(gaps, 0.0, out)
 
 
 def _smoothed(model: Any, ids: Any, offsets: I64, missing: Any) -> F32:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from undertow.errors import InputError
+from undertow.errors import InputError, short
 from undertow.text.event_files import dated_file, json_lines, suffix_of, table_documents, text_lines
 from undertow.text.events import Events, EventsBuilder, check_kinds, clean_count, clean_name
 from undertow.text.frames import dict_rows, is_frame
@@ -17,6 +20,8 @@ from undertow.text.reading import expand_inputs
 from undertow.text.tokenizer import Tokenizer
 
 _MISSING = object()
+LOOKED_AT = 100  # first documents, which say whether a list holds names or paragraphs
+LONGEST_NAME = 200  # characters
 Documents = str | os.PathLike[str] | Iterable[dict[str, Any]]
 
 
@@ -26,6 +31,7 @@ def events_from_documents(
     time: str = "year",
     rows: str = "authors",
     columns: str = "words",
+    years: int | None = None,
     tokenizer: Callable[[str], Iterable[Iterable[str]]] | None = None,
     stop_words: Iterable[str] = (),
     kind_names: Sequence[str] | None = None,
@@ -34,8 +40,9 @@ def events_from_documents(
     """Count (time, row, column) events in documents.
 
     A field of rows or columns is a name, a list of names (a name may be a list of its parts, such as ["Last",
-    "First"]), or an object name → count. A string as columns is a text, whose words are counted in lower case. Every
-    row of a document is counted with each of its columns. Documents without rows or columns are skipped.
+    "First"]), or an object name → count. A string as columns is a text, whose words are counted in lower case, and so
+    is a list of paragraphs, known by a long one in the first documents. Every row of a document is counted with each of
+    its columns. Documents without rows or columns are skipped.
 
     Parameters
     ----------
@@ -46,6 +53,9 @@ def events_from_documents(
         DataFrame of pandas or Polars, an Arrow table, rows of `datasets`.
     time, rows, columns
         The names of the fields; of text files what they are called.
+    years
+        Length of a step in years: a year or date becomes the first year of its step, so that 5 makes 1992-07-01 one of
+        1990. None takes times as they are.
     tokenizer
         A callable text → sentences of words, instead of the default tokenizer.
     stop_words
@@ -71,10 +81,17 @@ def events_from_documents(
     >>> list(events_from_documents(papers).records())
     [(2001, 'Ann', 'river', 2.0), (2001, 'Bob', 'river', 2.0)]
     """
+    if years is not None and (isinstance(years, bool) or not isinstance(years, int) or years < 1):
+        raise InputError(f"years={short(years)} must be a whole number, at least 1.")
     builder = EventsBuilder()
-    words = _WordCounter(tokenizer, frozenset(stop_words))
-    for k, (place, document) in enumerate(_documents(documents, (time, rows, columns))):
+    found = _documents(documents, (time, rows, columns))
+    first = list(itertools.islice(found, LOOKED_AT))
+    is_text = any(_has_long_item(document.get(columns)) for _, document in first)
+    words = _WordCounter(tokenizer, frozenset(stop_words), is_text)
+    for k, (place, document) in enumerate(itertools.chain(first, found)):
         when = _field(document, time, place)
+        if years is not None:
+            when = _step_of(when, years, f"{place}: the field {time!r}")
         row_counts = _names(_field(document, rows, place), "row", f"{place}: the field {rows!r}", None)
         column_counts = _names(_field(document, columns, place), "column", f"{place}: the field {columns!r}", words)
         if words.stopped:
@@ -160,6 +177,13 @@ def _names(value: Any, kind: str, place: str, words: _WordCounter | None) -> dic
     if isinstance(value, dict):
         return {clean_name(name, kind, place): clean_count(count, place) for name, count in value.items()}
     if isinstance(value, list | tuple):
+        if words is not None and words.paragraphs and all(isinstance(item, str) for item in value):
+            return words.count("\n".join(value))
+        if words is not None and _has_long_item(value):
+            raise InputError(
+                f"{place} is a list with a text of more than {LONGEST_NAME} characters, where those before held names: "
+                "give texts, or lists of names, in all documents."
+            )
         out: dict[str, float] = {}
         for item in value:
             name = ", ".join(str(p) for p in item if p) if isinstance(item, list | tuple) else item
@@ -169,12 +193,31 @@ def _names(value: Any, kind: str, place: str, words: _WordCounter | None) -> dic
     raise InputError(f"{place} is {type(value).__name__}, and must be a string, a list of names, or name → count.")
 
 
-class _WordCounter:
-    """Words of a text in lower case, without numbers, punctuation and single letters."""
+def _has_long_item(value: Any) -> bool:
+    """Whether a list holds a text rather than names."""
+    return isinstance(value, list | tuple) and any(isinstance(x, str) and len(x) > LONGEST_NAME for x in value)
 
-    def __init__(self, tokenizer: Callable[[str], Iterable[Iterable[str]]] | None, stopped: frozenset[str]) -> None:
+
+def _step_of(when: Any, years: int, place: str) -> int:
+    """The first year of the step of a year, a date, or a text that begins with one."""
+    year = getattr(when, "year", when)
+    if isinstance(year, str):
+        begins = re.match(r"\s*(\d{4})(?!\d)", year)
+        year = int(begins[1]) if begins else None
+    if isinstance(year, bool) or not isinstance(year, int | float | np.integer) or not math.isfinite(year):
+        raise InputError(f"{place} is {short(when)}, and years needs a year or a date such as 1992-07-01.")
+    return math.floor(year) // years * years
+
+
+class _WordCounter:
+    """Words of a text in lower case, without numbers, punctuation, single letters and initials."""
+
+    def __init__(
+        self, tokenizer: Callable[[str], Iterable[Iterable[str]]] | None, stopped: frozenset[str], paragraphs: bool
+    ) -> None:
         self.tokenizer = tokenizer or Tokenizer(lower=True, sentences="lines")
         self.stopped = stopped
+        self.paragraphs = paragraphs  # lists hold texts, not names
         self.used = False  # the columns are texts
 
     def count(self, text: str) -> dict[str, float]:
@@ -183,4 +226,4 @@ class _WordCounter:
         counts: Counter[str] = Counter()
         for sentence in self.tokenizer(" ".join(text.split())):
             counts.update(sentence)
-        return {w: float(c) for w, c in counts.items() if len(w) > 1 and w != "NUM" and w[0].isalpha()}
+        return {w: float(c) for w, c in counts.items() if len(w.rstrip(".")) > 1 and w != "NUM" and w[0].isalpha()}

@@ -187,6 +187,9 @@ class _Table(NamedTuple):
         if column is None:
             return self
         found = column if column > 0 else self.n_columns + 1 + column
+        if self.n_columns == 1:
+            hint = "" if self.style == "white" else ", separated by tabs (if by spaces, give --format conll)"
+            self.refuse(number, f"there is one column here: words and tags must be in two{hint}")
         if not 1 <= found <= self.n_columns or found == self.column:
             why = "holds the words" if found == self.column else f"is not among the {self.n_columns} of this row"
             self.refuse(number, f"column {column} for the tags {why}; choose with tags (--tags)")

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from undertow.models.base import Estimator
 from undertow.models.dynamic.model import DynamicEmbedding
 from undertow.models.factorial.model import FactorialHMM
+from undertow.models.grammar.model import Grammar
 from undertow.models.hmm.model import HMM
 from undertow.models.lds.model import LDS
 from undertow.results.word_clusters import WordClusters
+from undertow.view.grammar_page import grammar_page, trees_page
 from undertow.view.lds_page import lds_page
 from undertow.view.map_page import map_page
 from undertow.view.model_page import plain_page
@@ -25,7 +27,8 @@ def page(model: Estimator, sentences: Sequence[Sequence[str]] | None = None, *, 
     model
         A fitted model of any kind.
     sentences
-        A text as token lists: the page then shows it as an HMM, FactorialHMM or LDS reads it, and otherwise the model.
+        A text as token lists: the page then shows it as an HMM, FactorialHMM or LDS reads it, or the trees of a
+        Grammar, and otherwise the model.
     title
         The title; by default it describes the content.
 
@@ -34,6 +37,8 @@ def page(model: Estimator, sentences: Sequence[Sequence[str]] | None = None, *, 
     InputError
         If a text is given and the model does not read it token by token, or the text has no words.
     """
+    if isinstance(model, Grammar):
+        return grammar_page(model, title=title) if sentences is None else trees_page(model, sentences, title=title)
     if sentences is not None:
         return reader_page(model, sentences, title=title)
     if isinstance(model, HMM | FactorialHMM | WordClusters):

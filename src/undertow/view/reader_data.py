@@ -18,10 +18,11 @@ from undertow.models.hmm.model import HMM
 from undertow.models.hmm.queries import Derived
 from undertow.models.lds.model import LDS
 from undertow.models.lds.queries import frequent_words
+from undertow.questions.evidence import Evidence
 from undertow.view.state_tables import layer_tokens, layer_words, typical_words
 
 MOST_TOKENS = 10_000  # a page of some megabytes; the rest of a text is left out
-EXPECTED_TOKENS = 600  # in longer texts the words expected at each token are left out: some milliseconds each
+EXPECTED_TOKENS = 600  # first tokens that have the words expected at their places: some milliseconds each
 BATCH_NUMBERS = 1 << 24  # tokens × states, or tokens × words, held at once
 STATES = 4  # most probable states kept of each token
 NEAR = 8  # nearest words kept of each token
@@ -43,7 +44,8 @@ class Reading(NamedTuple):
     states: list[list[list[tuple[int, float]]]]  # by layer, then token: (state, probability), most probable first
     state_words: dict[StateKey, list[WordProbability]]  # of all states that occur in `states`
     groups: dict[StateKey, int]  # the color of the states, from 0; a state without one is not there
-    expected: list[list[WordProbability]]  # most probable words given the tokens before
+    expected: list[list[WordProbability]]  # most probable words given the tokens before, of the first tokens
+    between: list[list[WordProbability]]  # most probable words given both sides, of the first tokens
     near: list[list[Neighbor]]  # words nearest to the token in its context
 
     @property
@@ -68,13 +70,13 @@ def read_text(model: Any, sentences: Sequence[Sequence[str]]) -> Reading:
     exact = not isinstance(model, FactorialHMM) or model.scores_exactly
     surprise, both = _bits(model.log_probabilities(shown)) if exact else [], _given_both_sides(model, shown)
     if isinstance(model, LDS):
-        return Reading(shown, is_cut, unknown, surprise, both, [], {}, {}, [], nearest_in_context(model, shown))
+        return Reading(shown, is_cut, unknown, surprise, both, [], {}, {}, [], [], nearest_in_context(model, shown))
     states = list(zip(*(_layers(block) for block in _posteriors(model, shown)), strict=True))
     by_layer = [[token for block in layer for token in block] for layer in states]
     keys = {(m, z) for m, layer in enumerate(by_layer) for token in layer for z, _ in token}
     groups = color_groups(model, by_layer)
-    words, expected = _words(model, keys), _expected(model, shown)
-    return Reading(shown, is_cut, unknown, surprise, both, by_layer, words, groups, expected, [])
+    words, expected, between = _words(model, keys), _expected(model, shown), _between(model, shown)
+    return Reading(shown, is_cut, unknown, surprise, both, by_layer, words, groups, expected, between, [])
 
 
 def _bits(logs: Sequence[F64]) -> list[float]:
@@ -160,10 +162,27 @@ def color_groups(model: HMM | FactorialHMM, by_layer: list[list[list[tuple[int, 
 
 
 def _expected(model: HMM | FactorialHMM, sentences: list[list[str]]) -> list[list[WordProbability]]:
-    n_tokens = sum(map(len, sentences))
-    if isinstance(model, FactorialHMM) or model.carry or n_tokens > EXPECTED_TOKENS:
+    if isinstance(model, FactorialHMM) or model.carry:
         return []
-    return [model.next_words(s[:t], EXPECTED) for s in sentences for t in range(len(s))]
+    return [model.next_words(s[:t], EXPECTED) for s, t in _first_places(sentences)]
+
+
+def _between(model: HMM | FactorialHMM, sentences: list[list[str]]) -> list[list[WordProbability]]:
+    """The words of each place as a gap; empty for a token whose sentence is impossible without it."""
+    if isinstance(model, HMM) and model.carry:
+        return []
+    out = []
+    for sentence, t in _first_places(sentences):
+        try:
+            out.append(list(model.fill(Evidence([*sentence[:t], None, *sentence[t + 1 :]]), EXPECTED)[0].words))
+        except InputError:
+            out.append([])
+    return out if any(out) else []  # a factorial HMM with too many joint states refuses all of them
+
+
+def _first_places(sentences: list[list[str]]) -> list[tuple[list[str], int]]:
+    """Sentence and position of the first tokens of a text."""
+    return [(s, t) for s in sentences for t in range(len(s))][:EXPECTED_TOKENS]
 
 
 def nearest_in_context(model: LDS, sentences: list[list[str]], n: int = NEAR) -> list[list[Neighbor]]:

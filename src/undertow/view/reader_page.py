@@ -65,6 +65,8 @@ def _lead(reading: Reading) -> str:
         what.append("States are those that the whole sentence makes most probable.")
     if reading.near:
         what.append("Each token has a vector of its own in its context: the panel shows the words nearest to it.")
+    if 0 < len(reading.between) < reading.n_tokens:
+        what.append(f"The words expected at a place are kept for the first {len(reading.between):,} tokens.")
     return " ".join([*what, "Choose a token by a click, or with the arrow keys."])
 
 
@@ -109,6 +111,7 @@ def _payload(reading: Reading) -> dict[str, Any]:
             for m, layer in enumerate(reading.states)
         ],
         "expected": [[places(w.word for w in e), digits([w.probability for w in e], 2)] for e in reading.expected],
+        "between": [[places(w.word for w in e), digits([w.probability for w in e], 2)] for e in reading.between],
         "near": [[places(x.word for x in near), digits([x.cosine for x in near], 2)] for near in reading.near],
         "strings": [clean(word) for word in at],
     }

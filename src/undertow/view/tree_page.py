@@ -9,6 +9,7 @@ from undertow.models.grammar.trees import Constituent, Tree
 from undertow.view.document import document, save_page, text
 
 LETTER, GAP, STEP, BASE = 8.2, 20.0, 44.0, 30.0  # widths of a letter and between words, height of a level, of the words
+TALL, LEAST_STEP = 600.0, 20.0  # levels of deep trees are lower, so that words and root fit on a screen
 TREE_STYLE = """
 .tree { overflow-x: auto; border-bottom: 1px solid var(--line); padding: .6rem 0 1rem; }
 .tree svg { width: auto; max-width: none; } .tree .word { fill: var(--ink); font-size: 15px; }
@@ -67,8 +68,10 @@ def drawing(tree: Tree) -> str:
     for c in reversed(tree.constituents):  # parts come after the whole
         (left, low), (right, high) = places[c.begin, c.split], places[c.split, c.end]
         places[c.begin, c.end] = ((left + right) / 2, max(low, high) + 1)
-    height = BASE + STEP * max(level for _, level in places.values()) + 24
-    branches = "".join(_branch(c, places, height) for c in tree.constituents)
+    depth = max(level for _, level in places.values())
+    step = max(LEAST_STEP, min(STEP, TALL / max(depth, 1)))
+    height = BASE + step * depth + 24
+    branches = "".join(_branch(c, places, height, step) for c in tree.constituents)
     words = "".join(
         f"<text class=word x={places[i, i + 1][0]:.1f} y={height - 10:.1f} text-anchor=middle>{text(word)}</text>"
         for i, word in enumerate(tree.words)
@@ -77,9 +80,9 @@ def drawing(tree: Tree) -> str:
     return f'<svg width={x:.0f} height={height:.0f} role=img aria-label="{label}">{branches}{words}</svg>'
 
 
-def _branch(c: Constituent, places: dict[tuple[int, int], tuple[float, int]], height: float) -> str:
+def _branch(c: Constituent, places: dict[tuple[int, int], tuple[float, int]], height: float, step: float) -> str:
     def y_of(level: int) -> float:
-        return height - BASE - STEP * level
+        return height - BASE - step * level
 
     (x, level), (left, low), (right, high) = (
         places[span] for span in ((c.begin, c.end), (c.begin, c.split), (c.split, c.end))

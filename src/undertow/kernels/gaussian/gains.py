@@ -77,9 +77,9 @@ def exact_gains(A: F64, Q: F64, N: F64, M: F64, Pi: F64, tol: float = 1e-6, most
     information: F64 = _solve(np.eye(len(N)) - N @ M, N)  # (N^{-1} − M)^{-1}, also for singular N
     Sigma1 = solve_riccati(A, symmetrize(information), Q)
     path = [Pi]
-    while len(path) < most and _distance(path[-1], Sigma1) > tol:
+    while len(path) < most and distance(path[-1], Sigma1) > tol:
         path.append(predict(condition(path[-1], N, M)[1], A, Q)[0])
-    gap = _distance(path[-1], Sigma1)
+    gap = distance(path[-1], Sigma1)
     if gap <= tol:
         path.pop()
     nodes = (*path, Sigma1)
@@ -151,7 +151,8 @@ def _solve(X: F64, Y: F64) -> F64:
     return np.asarray(np.linalg.solve(X, Y), dtype=np.float64)
 
 
-def _distance(X: F64, Y: F64) -> float:
+def distance(X: F64, Y: F64) -> float:
+    """Relative to Y, in the Frobenius norm."""
     return float(np.linalg.norm(X - Y) / np.linalg.norm(Y))
 
 
@@ -175,7 +176,7 @@ class _Growth:
         K_c, Sigma_filt = (np.zeros_like(Sigma), Sigma) if is_missing else condition(Sigma, g.N, g.M)
         Sigma_next, J = predict(Sigma_filt, g.A, g.Q)
         if target is None:
-            near = [k for k in (g.steady, 0) if _distance(Sigma_next, self.predicted[k]) <= g.tol]
+            near = [k for k in (g.steady, 0) if distance(Sigma_next, self.predicted[k]) <= g.tol]
             target = near[0] if near else len(self.predicted)
         if target == len(self.predicted):
             self.predicted.append(Sigma_next)

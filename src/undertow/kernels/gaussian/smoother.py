@@ -12,7 +12,8 @@ condition number of 9e3, and its float32 smoothed vectors were wrong by 1.5e-3 (
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,24 +93,46 @@ def smooth_exact(
     Sentences without missing tokens share the tabulated gains. For the others gains are computed along their missing
     patterns, shared wherever the covariances agree, which at h = 200 takes milliseconds for each new one.
     """
-    check_tokens(ids, offsets, missing, len(table))
     filtered = np.empty((len(ids), len(gains.A)), dtype=np.float32)
     smoothed = np.empty_like(filtered)
-    begin, length = np.asarray(offsets[:-1], np.int64), np.diff(offsets).astype(np.int64)
     absent = np.zeros(len(ids), dtype=np.bool_) if missing is None else missing
-    n_absent = np.concatenate(([0], np.cumsum(absent)))
+    for batch in covered_sentences(ids, offsets, absent, table, gains, graph_floats):
+        here = (batch.begin, batch.length, ids, absent, table, steps_of(batch.gains), batch.kinds)
+        run_sentences(*here, filtered, smoothed, n_threads, tiles)
+    return filtered, smoothed
+
+
+class Covered(NamedTuple):
+    """Sentences by their begin and length, the gains that cover them, and the edge of each of their tokens."""
+
+    begin: I64
+    length: I64
+    gains: Gains
+    kinds: I64  # (T,), of all tokens; those of other sentences say nothing
+
+
+def covered_sentences(
+    ids: NDArray[Any],
+    offsets: NDArray[Any],
+    missing: NDArray[np.bool_],
+    table: NDArray[Any],
+    gains: Gains,
+    graph_floats: int = GRAPH_FLOATS,
+) -> Iterator[Covered]:
+    """All sentences in batches whose gains fit into so many floats, those without missing tokens first."""
+    check_tokens(ids, offsets, missing, len(table))
+    begin, length = np.asarray(offsets[:-1], np.int64), np.diff(offsets).astype(np.int64)
+    n_absent = np.concatenate(([0], np.cumsum(missing)))
     whole = n_absent[begin] == n_absent[begin + length]
     # every matrix is held once as a gain and once or twice as a step
     most_edges = max(gains.n_edges + 1, graph_floats // (8 * len(gains.A) ** 2))
     kinds = np.zeros(len(ids), dtype=np.int64)
     todo = np.argsort(~whole, kind="stable")  # whole sentences first: they need no new gains
     while len(todo):
-        grown, edges, done = cover(gains, absent, begin[todo], length[todo], most_edges)
+        grown, edges, done = cover(gains, missing, begin[todo], length[todo], most_edges)
         now, todo = todo[:done], todo[done:]
         kinds[_tokens_of(begin[now], length[now])] = edges
-        here = (begin[now], length[now], ids, absent, table, steps_of(grown), kinds)
-        run_sentences(*here, filtered, smoothed, n_threads, tiles)
-    return filtered, smoothed
+        yield Covered(begin[now], length[now], grown, kinds)
 
 
 def _tokens_of(begin: I64, length: I64) -> I64:

@@ -31,6 +31,7 @@ from undertow.models.base import (
     encode_sentences,
     extend_corpus,
     partly_known,
+    warn_of_many_components,
 )
 from undertow.models.constraints import (
     CALLBACKS,
@@ -223,6 +224,7 @@ class LDS(Estimator):
         """
         self._check_params()
         counts = self._count(X, engine)
+        warn_of_many_components(self.n_components, counts.n_tokens, stacklevel=2)
         rng = check_random_state(self.random_state)
         with one_blas_thread(), open_checkpoint(checkpoint, self, counts, rng) as saved:
             moments = self._moments(counts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import copy
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self
@@ -26,6 +27,7 @@ from undertow.text.tokenizer import checked_sentences
 from undertow.text.vocabulary import Vocabulary, check_word
 
 LEAST_KNOWN = 0.05  # share of tokens with a known tag; other tag sets may share a few tags: CoNLL-U's two share SYM
+LONG_SENTENCES = 150  # tokens on average: far above any text that was divided into sentences
 BATCH_TOKENS = 1 << 13  # features of so many tokens are held as Python objects at a time
 
 
@@ -332,6 +334,32 @@ def checked_tags(y: Any, lengths: Sequence[int]) -> list[list[str]]:
 def check_trainable(y: list[list[str]]) -> None:
     if not any(y):
         raise InputError("There is no token to learn from: give at least one sentence with tags.")
+
+
+class LabelsWarning(UserWarning):
+    """Labelled sentences are such as a mistake in a file makes them."""
+
+
+def warn_of_odd_labels(X: list[list[str]], y: list[list[str]], stacklevel: int) -> None:
+    """Warn of exchanged columns, sentences that were not divided, and tags that are all the same."""
+    words, labels = ({item for sentence in items for item in sentence} for items in (X, y))
+    n_tokens = sum(map(len, X))
+    why = None
+    if len(labels) == 1:
+        tag = short(next(iter(labels)))
+        why = f"All tokens have the tag {tag}, so there is nothing to learn: choose another column (--tags)."
+    elif len(labels) > len(words):
+        why = (
+            f"There are more different tags ({len(labels):,}) than different words ({len(words):,}): if words and tags "
+            "are exchanged, exchange them back (--column, --tags)."
+        )
+    elif n_tokens > LONG_SENTENCES * len(X):
+        why = (
+            f"The labelled sentences have {n_tokens / len(X):,.0f} tokens on average: divide them (in a file by empty "
+            "lines), as each is read and held out as a whole."
+        )
+    if why is not None:
+        warnings.warn(why, LabelsWarning, stacklevel=stacklevel + 1)
 
 
 def check_features(features: FeatureSources, *, vectors: bool = False) -> list[Representation]:

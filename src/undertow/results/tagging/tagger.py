@@ -41,6 +41,7 @@ from undertow.results.tagging.base import (
     checked_columns,
     checked_tags,
     checked_words,
+    warn_of_odd_labels,
 )
 from undertow.results.tagging.crf import CRFTagger
 from undertow.results.tagging.crf_network import PASSES
@@ -220,6 +221,7 @@ class Tagger(BaseTagger):
         check_engine("A Tagger", engine)
         labelled = _labelled(X, y)
         check_trainable(labelled[1])
+        warn_of_odd_labels(*labelled, stacklevel=2)
         other = None if validation is None else _labelled(*_pair(validation))
         if text is not None and not isinstance(self.representation, str):
             raise InputError(

@@ -23,7 +23,7 @@ function svg(tag, attributes = {}, text = null) {
 }
 
 const say = (text) => { byId("live").textContent = text; };
-const percent = (v) => `${Number((100 * v).toPrecision(2))}%`;
+const percent = (v) => (v > 0 && v < 1e-4 ? "< 0.01%" : `${Number((100 * v).toPrecision(2))}%`);
 
 // Names are text that may hold anything: shortened by whole characters for the eye, whole where there is room.
 const shorten = (text, most) => {

@@ -106,7 +106,8 @@ function describe(i) {
   });
   if (DATA.near.length) parts.push(element("h3", { text: "Nearest words, here in context" }),
     words(DATA.near[i], (c) => c.toFixed(2)));
-  if (DATA.expected.length) parts.push(element("h3", { text: "What the model expected here" }), words(DATA.expected[i]));
+  for (const [list, given] of [[DATA.expected, "given the tokens before"], [DATA.between, "given both sides"]])
+    if (list[i]?.[0].length) parts.push(element("h3", { text: `Expected here, ${given}` }), words(list[i]));
   return parts;
 }
 
