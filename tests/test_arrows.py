@@ -41,7 +41,6 @@ ARROWS = {
         *("errors", "progress", "files", "atomic", "recipe", "engine", "models", "text", "storage", "results", "view"),
         *("adapters", "constraints", "questions", "undertow"),
     },
-    "__main__": {"cli"},
     "undertow": {"text", "models", "questions", "results", "storage", "adapters"},
 }
 # Third-party packages a room may use, where that is a promise
