@@ -174,9 +174,9 @@ class FactorialHMM(Estimator):
 
     def __init__(
         self,
-        n_layers: int = 5,
+        n_layers: int = 2,
         *,
-        n_states: int = 10,
+        n_states: int = 30,
         bound: str = "tilted",
         inference: str = "auto",
         n_iter: int = 10,
