@@ -224,7 +224,6 @@ class LDS(Estimator):
         """
         self._check_params()
         counts = self._count(X, engine)
-        warn_of_many_components(self.n_components, counts.n_tokens, stacklevel=2)
         rng = check_random_state(self.random_state)
         with one_blas_thread(), open_checkpoint(checkpoint, self, counts, rng) as saved:
             moments = self._moments(counts)
@@ -235,6 +234,7 @@ class LDS(Estimator):
                 start = identify(moments, self.n_components, rng, ssid_lags=self.ssid_lags)
             else:
                 start = random_start(moments, self.n_components, rng)
+            warn_of_many_components(self.n_components, counts.n_tokens, stacklevel=2)
             params, history = self._run_em(moments, start, saved)
             self._set_fitted(moments, params, history, counts)
         return self
