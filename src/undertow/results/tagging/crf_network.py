@@ -16,7 +16,6 @@ import numpy as np
 from undertow.kernels.chain.crf import (
     Problem,
     Tokens,
-    Weights,
     add_weight_gradient,
     loss_of_scores,
     take,
@@ -136,7 +135,7 @@ def network_passes(
             scores += more
             more_loss, excess, steps = loss_of_scores(scores, read.bounds, w.transition, some.gold, some.weight)
             loss += more_loss
-            add_weight_gradient(read, 0, n, problem.pairs, excess, steps, Weights(*problem.split(gradient)))
+            add_weight_gradient(read, 0, n, problem.pairs, excess, steps, problem.split(gradient))
             mean_excess = (excess / n).astype(np.float32, copy=False)
             left = 1 - (i + b / (len(edges) - 1)) / PASSES
             down = network_gradient(network, layers, mean_excess, read.bounds, dropped)
