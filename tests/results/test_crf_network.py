@@ -17,7 +17,7 @@ from undertow import CRFTagger, load
 from undertow.errors import FormatError, InputError
 from undertow.kernels.chain.token_network import network_scores
 from undertow.models.fitting import Checkpoint, InterruptedFitWarning
-from undertow.results.tagging import crf_network
+from undertow.results.tagging import crf_features, crf_network
 
 
 class Signs:
@@ -173,6 +173,16 @@ def test_ctrl_c_keeps_what_is_finished(when: int, has_network: bool) -> None:
         tagger.fit(X, y)
     assert (tagger.network_ is not None) == has_network and len(tagger.history_) == when
     assert tagger.predict(X)
+
+
+def test_a_network_does_not_read_the_probabilities_of_thousands_of_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = signed(20)
+    settings: Any = {"n_iter": 3, "n_hidden": 3, "random_state": 0}
+    read = CRFTagger([Signs(dense=False)], **settings).fit(X, y)
+    assert read.network_ is not None and len(read.network_.input) == 2
+    monkeypatch.setattr(crf_features, "MOST_NUMBERS", 1)
+    assert CRFTagger([Signs(dense=False)], **settings).fit([[], *X], [[], *y]).network_ is None
+    assert CRFTagger([Signs(dense=True)], **settings).fit(X, y).network_ is not None
 
 
 def test_without_vectors_there_is_no_network() -> None:

@@ -100,7 +100,8 @@ class CRFTagger(BaseTagger):
         frequencies. A sentence counts as the mean of the weights of its tags.
     n_hidden
         Units in each of the two hidden layers of a network that scores tokens too; 0 for none. It reads the vectors
-        of all features that have any; without such features there is none. After the linear CRF, a second one is
+        of all features that have any, of states' probabilities up to 512; without such features there is none. After
+        the linear CRF, a second one is
         trained with it in 20 passes in which features and units are dropped at random, and the mean of the two is
         kept. It needs l1 = 0 and no prior.
     scheme

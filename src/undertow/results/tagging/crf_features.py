@@ -37,6 +37,7 @@ from undertow.text.vocabulary import check_word
 
 BATCH_TOKENS = 1 << 15  # models are queried with so many tokens at a time
 MAX_CACHED = 500_000  # word types whose features are kept
+MOST_NUMBERS = 512  # of a representation that a CRF reads as sparse features: of more a network reads nothing
 
 Extra = Iterable[Sequence[Any]] | None
 
@@ -142,7 +143,8 @@ class FeatureReader:
     letters
         Whether more of the letters of a word is read, as for spans.
     network
-        Whether a network reads the vectors of all representations that have any, not the dense ones alone.
+        Whether a network reads the vectors of all representations that have any, not the dense ones alone; of sparse
+        ones those of at most 512 numbers.
     """
 
     def __init__(
@@ -155,6 +157,7 @@ class FeatureReader:
         network: bool = False,
     ) -> None:
         self.network = network
+        self._beside: list[Representation] | None = None if network else []  # None: not known yet
         self.window, self.lexical, self.attributes, self.letters = window, lexical, attributes, letters
         self.dense = [f for f in features if getattr(f, "dense", False)]
         self.sparse = [f for f in features if not getattr(f, "dense", False)]
@@ -205,8 +208,7 @@ class FeatureReader:
         if extra is not None:
             blocks += _token_blocks(self.extra, rows_of_dicts("extra", extra, batch), each, grow)
         row, attribute, value = assemble(blocks, bounds)
-        beside = [f for f in self.sparse if self.network and hasattr(f, "vectors")]
-        more = [matrix for matrix, _ in self._matrices(beside, batch, bounds)]
+        more = [matrix for matrix, _ in self._matrices(self._read_by_network(batch), batch, bounds)]
         dense = [shifted(m, bounds, o) for m, w in self._matrices(self.dense, batch, bounds) for o in range(-w, w + 1)]
         return row, attribute, value, _columns(dense, int(bounds[-1])), _columns(more, int(bounds[-1]))
 
@@ -241,6 +243,16 @@ class FeatureReader:
         if not word:
             return ["bias"]
         return ["bias", *own_features(word), *(letter_features(word) if self.letters else [])]
+
+    def _read_by_network(self, batch: list[list[str]]) -> list[Representation]:
+        """The sparse representations whose vectors a network reads: those of thousands of states would be too large."""
+        if self._beside is None:
+            sentence = next((tokens for tokens in batch if tokens), None)
+            if sentence is None:
+                return []
+            with_vectors: list[Any] = [f for f in self.sparse if hasattr(f, "vectors")]
+            self._beside = [f for f in with_vectors if f.vectors([sentence])[0].shape[1] <= MOST_NUMBERS]
+        return self._beside
 
     def _matrices(
         self, features: Sequence[Representation], batch: list[list[str]], bounds: I64
