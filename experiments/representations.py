@@ -10,6 +10,7 @@ learned by this code from this text.
     flat = hmm(text, 80, work)                 # one layer of 80 states
     layers = factorial(text, 5, 10, work)      # five layers of ten states
     dynamic = lds(text, 100, work)             # EM; n_iter=0, n_full=0: its start alone
+    beside = pmi(text, 200, work)              # vectors by pointwise mutual information
 
 `Paths(brown.model)`, `States(flat.model)` and so on make features of them; `Vectors` reads word2vec's as well.
 """
@@ -27,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from source_key import TAGGERS, work_of
-from undertow import HMM, LDS, Corpus, FactorialHMM, LagCounts, load
+from undertow import HMM, LDS, Corpus, FactorialHMM, LagCounts, PMIVectors, load
 from undertow.results import WordClusters
 from undertow.text.vocabulary import Vocabulary
 
@@ -146,6 +147,12 @@ def clusters(corpus: Corpus, work: Path, n_clusters: int = 1000, *, seed: int = 
     """Word clusters with paths, as Brown's."""
     key = f"brown-{n_clusters}-{seed}{_words(settings)}-{key_of(corpus)}"
     return kept(work, key, lambda: WordClusters(n_clusters, random_state=seed, n_jobs=1, **settings).fit(corpus))
+
+
+def pmi(corpus: Corpus, n_components: int, work: Path, *, seed: int = 0, **settings: Any) -> Learned:
+    """Vectors of words by pointwise mutual information."""
+    key = f"pmi-{n_components}-{seed}{_words(settings)}-{key_of(corpus)}"
+    return kept(work, key, lambda: PMIVectors(n_components, random_state=seed, n_jobs=1, **settings).fit(corpus))
 
 
 def hmm(corpus: Corpus, n_states: int, work: Path, *, seed: int = 0, n_jobs: int = 1, **settings: Any) -> Learned:

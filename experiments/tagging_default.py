@@ -121,6 +121,8 @@ class Models:
             learned = representations.clusters(text, work, self.n_clusters, n_iter=12)  # nothing in it is random
         elif name == "hmm":
             learned = representations.hmm(text, 80, work, seed=seed, n_iter=4, n_chunks=8, init="clusters")
+        elif name == "pmi":
+            learned = representations.pmi(text, self.n_components, work, seed=seed)
         else:
             learned = representations.lds(text, self.n_components, work, seed=seed)
         self.took[name] = learned.cpu

@@ -31,7 +31,7 @@ from by_letters import HMMByLetters, LDSByLetters
 from data import craft_articles, ewt, first_tokens, masc, tab_separated
 from read_once import ReadOnce
 from scoring import Rows, Tags, shown_p
-from tagging_default import Models, Problem, columns, text_of
+from tagging_default import N_HIDDEN, Models, Problem, columns, text_of
 from tied_states import tied_states
 from undertow import HMM
 from undertow.results.tagging import CRFTagger, Paths, Posteriors, Vectors
@@ -56,6 +56,10 @@ def posteriors(
 
 def lds(m: Models, scale: float = 2.0, model: Any = None) -> Any:
     return Vectors(model or m("lds"), "features", scale=scale, window=0, pieces=True, casing="frequent")
+
+
+def pmi(m: Models, scale: float = 2.0, casing: str | None = "frequent") -> Any:
+    return Vectors(m("pmi"), scale=scale, window=0, pieces=True, casing=casing)
 
 
 def more_states(m: Models, n_states: int) -> Any:
@@ -120,6 +124,9 @@ READS: dict[str, Callable[[Models], Any]] = {
     "spelled-posteriors": lambda m: posteriors(m, casing=None),
     "spelled-posteriors*2": lambda m: posteriors(m, 2.0, casing=None),
     "lds": lds,
+    "pmi": pmi,
+    "pmi/2": lambda m: pmi(m, 1.0),
+    "known-pmi": lambda m: pmi(m, casing="known"),
     "lds*2": lambda m: lds(m, 4.0),
     "lds-by-letters": lambda m: lds(m, model=LDSByLetters(m("lds"))),
     "lds-by-letters-rare": lambda m: lds(m, model=LDSByLetters(m("lds"), rare=True)),
@@ -167,8 +174,8 @@ def problems() -> Iterator[Problem]:
     yield Problem("tags", first_tokens(labelled, 20_000), tests)
 
 
-def tag(problem: Problem, features: list[Any], n_iter: int) -> Tags:
-    crf = CRFTagger(features, n_iter=n_iter, scheme="bioes")
+def tag(problem: Problem, features: list[Any], n_iter: int, n_hidden: int) -> Tags:
+    crf = CRFTagger(features, n_iter=n_iter, scheme="bioes", n_hidden=n_hidden, random_state=0)
     crf.fit([s.words for s in problem.train], [s.tags for s in problem.train])
     return crf.predict([s.words for s in problem.test])
 
@@ -182,6 +189,7 @@ def main() -> int:
     parser.add_argument("--read", nargs="+", default=CANDIDATES, help="candidates, compared with the first")
     parser.add_argument("--problems", nargs="+", default=["WNUT-17", "BC2GM", "NCBI", "phrases", "tags"])
     parser.add_argument("--n-iter", type=int, default=N_ITER, help="of L-BFGS")
+    parser.add_argument("--n-hidden", type=int, default=N_HIDDEN, help="units of the network in the CRF; 0: linear")
     parser.add_argument("--seed", type=int, default=0, help="of the models")
     parser.add_argument("--work", type=Path, default=Path(__file__).parent / "work")
     options = parser.parse_args()
@@ -190,11 +198,14 @@ def main() -> int:
         return quick()
     chosen = [problem for problem in problems() if problem.name in options.problems]
     models = Models(cache(lambda: text_of(8.0)), options.work, options.seed)
-    print("\n".join(table(chosen, options.read, models, Rows(options.work, __file__), options.n_iter)))
+    rows = Rows(options.work, __file__)
+    print("\n".join(table(chosen, options.read, models, rows, options.n_iter, options.n_hidden)))
     return 0
 
 
-def table(chosen: list[Problem], candidates: list[str], models: Models, rows: Rows, n_iter: int) -> list[str]:
+def table(
+    chosen: list[Problem], candidates: list[str], models: Models, rows: Rows, n_iter: int, n_hidden: int
+) -> list[str]:
     """Scores of all candidates, with p against the first."""
     made = cache(lambda name: READS[name](models))
     cells: dict[str, list[str]] = {}
@@ -204,9 +215,9 @@ def table(chosen: list[Problem], candidates: list[str], models: Models, rows: Ro
         for told in candidates:
 
             def make(problem: Problem = problem, told: str = told, read_once: Any = read_once) -> Tags:
-                return tag(problem, [read_once(name) for name in told.split() if name != "spelling"], n_iter)
+                return tag(problem, [read_once(name) for name in told.split() if name != "spelling"], n_iter, n_hidden)
 
-            row = rows(f"{problem.name}-{told.replace('/', '÷')}-{models.seed}-{n_iter}", make)
+            row = rows(f"{problem.name}-{told.replace('/', '÷')}-{models.seed}-{n_iter}-{n_hidden}", make)
             found = [c.of(row.tags) for c in columns([problem])]
             for c, own, first in zip(columns([problem]), found, base or found, strict=True):
                 p = f" (p {shown_p(c.p(own, first))})" if base else ""
@@ -225,9 +236,10 @@ def quick() -> int:
     [column] = columns([problem])
     with tempfile.TemporaryDirectory() as place:
         models = Models(cache(lambda: text_of(0.5)), Path(place), 0, n_clusters=100, n_components=20)
-        table([problem], ["spelling", "paths"], models, rows := Rows(Path(place), __file__), 30)
+        table([problem], ["spelling", "paths"], models, rows := Rows(Path(place), __file__), 30, 0)
         score = {
-            told: column.value(column.of(rows(f"BC2GM-{told}-0-30", lambda: []).tags)) for told in ("spelling", "paths")
+            told: column.value(column.of(rows(f"BC2GM-{told}-0-30-0", lambda: []).tags))
+            for told in ("spelling", "paths")
         }
     return 0 if score["paths"] > score["spelling"] else 1
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from undertow.models.lds.model import LDS
     from undertow.questions.evidence import Evidence
     from undertow.results.interpolation import Interpolation
+    from undertow.results.pmi_vectors import PMIVectors
     from undertow.results.selection import select
     from undertow.results.tagging import CRFTagger, LocalTagger, Tagger
     from undertow.results.word_clusters import WordClusters
@@ -41,6 +42,7 @@ _WHERE = {
     "Vocabulary": ("undertow.text.vocabulary", "Vocabulary"),
     "Interpolation": ("undertow.results.interpolation", "Interpolation"),
     "WordClusters": ("undertow.results.word_clusters", "WordClusters"),
+    "PMIVectors": ("undertow.results.pmi_vectors", "PMIVectors"),
     "CRFTagger": ("undertow.results.tagging", "CRFTagger"),
     "LocalTagger": ("undertow.results.tagging", "LocalTagger"),
     "Tagger": ("undertow.results.tagging", "Tagger"),
@@ -63,6 +65,7 @@ __all__ = [
     "Interpolation",
     "LagCounts",
     "LocalTagger",
+    "PMIVectors",
     "Tagger",
     "Tokenizer",
     "Vocabulary",

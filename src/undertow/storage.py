@@ -61,6 +61,7 @@ _MODULES: dict[str, str] = {
     "fhmm": "undertow.models.factorial.model:FactorialHMM",
     "grammar": "undertow.models.grammar.model:Grammar",
     "clusters": "undertow.results.word_clusters:WordClusters",
+    "pmi": "undertow.results.pmi_vectors:PMIVectors",
     "crf-tagger": "undertow.results.tagging:CRFTagger",
     "local-tagger": "undertow.results.tagging:LocalTagger",
     "tagger": "undertow.results.tagging:Tagger",

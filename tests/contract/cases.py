@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from contract.reference import DeletedInterpolation
-from undertow import HMM, LDS, DynamicEmbedding, FactorialHMM, Grammar
+from undertow import HMM, LDS, DynamicEmbedding, FactorialHMM, Grammar, PMIVectors
 from undertow.results import WordClusters
 
 SENTENCES = [
@@ -69,6 +69,7 @@ CASES = [
         has_transform=False,
         has_score=False,
     ),
+    Case("pmi", small(PMIVectors, n_components=3, lags=3, n_iter=3, random_state=0), has_score=False),
     Case("fhmm-exact", small(FactorialHMM, n_layers=3, n_states=2, n_iter=3, random_state=0)),
     Case(
         "fhmm-variational",

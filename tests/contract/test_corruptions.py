@@ -152,6 +152,12 @@ CORRUPTIONS: dict[str, dict[str, tuple[str, Change]]] = {
         **fitted(surprise=1),
         **rules(),
     },
+    "pmi": {
+        "too long": in_tensor("vectors", lambda x: 2 * x),
+        "one too short": in_tensor("vectors", first(0.5)),
+        **fitted(surprise=1),
+        **rules(),
+    },
     "dynamic": {
         **covariances("filtered_covariances"),
         "drift negative": in_tensor("drift", lambda x: -x),

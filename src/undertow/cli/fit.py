@@ -11,6 +11,7 @@ MODELS = {
     "fhmm": ("undertow.cli.fit_fhmm", "A factorial HMM: parallel hidden chains, several states per token."),
     "lds": ("undertow.cli.fit_lds", "A linear dynamical system: token vectors in context."),
     "clusters": ("undertow.cli.fit_clusters", "Word clusters in a tree (Brown clusters), as a model for taggers."),
+    "pmi": ("undertow.cli.fit_pmi", "Word vectors by pointwise mutual information, in seconds."),
     "grammar": ("undertow.cli.fit_grammar", "A context-free grammar: a tree for every sentence."),
     "dynamic": ("undertow.cli.fit_dynamic", "A moving map of two kinds of entities, from events."),
 }

@@ -61,7 +61,7 @@ def command(**given: Any) -> None:
     fit_and_save(
         model,
         given,
-        read=lambda progress, engine, facts: open_or_count(model.lags, given, engine, progress, facts),
+        read=lambda progress, engine, facts: open_or_count(model.lags, ".lds", given, engine, progress, facts),
         report=report,
         planned=planned,
         unit="iteration",
@@ -69,7 +69,9 @@ def command(**given: Any) -> None:
     )
 
 
-def open_or_count(lags: int, given: dict[str, Any], engine: Any, progress: ProgressFn, facts: dict[str, Any]) -> Any:
+def open_or_count(
+    lags: int, suffix: str, given: dict[str, Any], engine: Any, progress: ProgressFn, facts: dict[str, Any]
+) -> Any:
     """The counts to fit: those given, or those of the corpus or text, written beside the model and named in facts."""
     from undertow.recipe import name_apart
     from undertow.text.counts_directory import COUNTS, counts_recipe
@@ -81,7 +83,7 @@ def open_or_count(lags: int, given: dict[str, Any], engine: Any, progress: Progr
         if len(inputs) > 1:
             raise InputError("Several counts are fitted as their sum: add them first, with undertow count.")
         return LagCounts.open(inputs[0])
-    beside = sibling(Path(given["out"]), ".lds", ".counts")
+    beside = sibling(Path(given["out"]), suffix, ".counts")
     corpus = open_or_build(inputs, sibling(beside, ".counts", ".corpus"), kind, given, progress)
     beside = name_apart(beside, COUNTS, counts_recipe(corpus, lags, across=False))
     facts |= {"corpus": str(corpus.path), "counts": str(beside)}

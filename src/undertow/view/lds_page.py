@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from undertow.kernels.types import F32, I64
 from undertow.models.answers import Transition
 from undertow.models.lds.model import LDS
-from undertow.models.lds.queries import frequent_words
+from undertow.models.similar_words import frequent_words
 from undertow.view.charts import bar_chart, curve_chart, eigenvalue_chart, half_life
 from undertow.view.document import base64_codes, clean, digits, document, facts_list, page_top, search_box, text
 from undertow.view.model_page import parameters_section

@@ -17,7 +17,7 @@ from undertow.models.factorial.model import FactorialHMM
 from undertow.models.hmm.model import HMM
 from undertow.models.hmm.queries import Derived
 from undertow.models.lds.model import LDS
-from undertow.models.lds.queries import frequent_words
+from undertow.models.similar_words import frequent_words
 from undertow.questions.evidence import Evidence
 from undertow.view.state_tables import layer_tokens, layer_words, typical_words
 

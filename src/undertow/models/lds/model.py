@@ -22,6 +22,7 @@ from undertow.kernels.gaussian.linalg import symmetrize
 from undertow.kernels.gaussian.moments import Moments, WordDropout, text_moments
 from undertow.kernels.gaussian.smoother import posterior_covariances
 from undertow.kernels.types import F32, F64, I64
+from undertow.models import similar_words
 from undertow.models.answers import Gap, Neighbor, Transition
 from undertow.models.base import (
     Estimator,
@@ -798,7 +799,7 @@ class LDS(Estimator):
                 raise InputError(f"Give the position of the token: 0 to {len(tokens) - 1}.")
             itself = self.vocabulary_.id(tokens[position])
             query = self.transform([tokens], "smooth")[0][position]
-        return queries.neighbors(self._tables, self.vocabulary_, query, [itself], n, self.min_count)
+        return similar_words.neighbors(self._tables.word_vectors, self.vocabulary_, query, [itself], n, self.min_count)
 
     def __getitem__(self, word: str) -> F32:
         """The vector (h,) of a word, a row of `word_vectors`."""
@@ -856,8 +857,10 @@ class LDS(Estimator):
         plus, minus = ([self._word_id(word) for word in words] for words in signed)
         if not plus and not minus:
             raise InputError("most_similar needs at least one word.")
-        query = queries.direction(self._tables.word_vectors, plus, minus)
-        return queries.neighbors(self._tables, self.vocabulary_, query, plus + minus, int(topn), self.min_count)
+        query = similar_words.direction(self._tables.word_vectors, plus, minus)
+        return similar_words.neighbors(
+            self._tables.word_vectors, self.vocabulary_, query, plus + minus, int(topn), self.min_count
+        )
 
     def transitions(self, n: int = 10, *, n_words: int = 5) -> Table[Transition]:
         """The strongest transitions of the hidden state, as words (Table 1 of the paper).

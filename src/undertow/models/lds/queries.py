@@ -13,8 +13,9 @@ from undertow.kernels.gaussian.linalg import doubling_powers, solve_lyapunov, sq
 from undertow.kernels.gaussian.smoother import exact_gains, filter_only, smooth, smooth_exact, whiten_and_normalize
 from undertow.kernels.gaussian.stream import ChainStream
 from undertow.kernels.types import F32, F64, I64
-from undertow.models.answers import Neighbor, Transition
+from undertow.models.answers import Transition
 from undertow.models.lds.params import LDSParams, SteadyState, steady_state
+from undertow.models.similar_words import frequent_words
 from undertow.tables import Table
 from undertow.text.vocabulary import Vocabulary
 
@@ -265,39 +266,6 @@ def transition_loadings(A: F64, C: F64, Pi: F64, N: F64, mu: F64, n: int) -> tup
     u, s, vt = np.linalg.svd(root @ A @ Pi @ root)
     lift = np.divide(1.0, np.sqrt(mu), out=np.zeros_like(mu), where=mu > 0)[:, None] * C
     return s[:n], lift @ (inverse @ vt[:n].T), lift @ (inverse @ u[:, :n])
-
-
-def nearest(vectors: F32, query: F32, n: int, allowed: NDArray[np.bool_]) -> tuple[I64, F32]:
-    """The n allowed rows of unit `vectors` with the largest cosine to a unit query, best first."""
-    cosines = np.where(allowed, vectors @ query, -np.inf)
-    n = min(n, int(allowed.sum()))
-    best = np.argsort(-cosines, kind="stable")[:n]
-    return best, cosines[best].astype(np.float32)
-
-
-def frequent_words(vocabulary: Vocabulary, min_count: int) -> NDArray[np.bool_]:
-    """(V,) which words occurred `min_count` times (or as often as the most frequent); special ones are left out."""
-    frequent: NDArray[np.bool_] = vocabulary.counts >= min(min_count, int(vocabulary.counts.max()))
-    frequent[: vocabulary.n_special] = False
-    return frequent
-
-
-def direction(vectors: F32, positive: list[int], negative: list[int]) -> F32:
-    """The unit vector of the sum of some rows minus others; zeros where they cancel out."""
-    total = vectors[positive].sum(axis=0) - vectors[negative].sum(axis=0)
-    length = np.linalg.norm(total)
-    return np.asarray(total / length if length > 0 else total, dtype=np.float32)
-
-
-def neighbors(
-    tables: LDSTables, vocabulary: Vocabulary, query: F32, left_out: list[int], n: int, min_count: int
-) -> Table[Neighbor]:
-    """The n frequent words nearest to a unit vector, some words left out."""
-    allowed = frequent_words(vocabulary, min_count)
-    allowed[left_out] = False
-    best, cosines = nearest(tables.word_vectors, query, n, allowed)
-    found = zip(best, cosines, strict=True)
-    return Table(Neighbor, (Neighbor(vocabulary.words[i], float(c)) for i, c in found))
 
 
 def transitions(

@@ -13,12 +13,13 @@ import numpy as np
 from undertow.models.base import Estimator
 from undertow.models.hmm.model import HMM
 from undertow.models.lds.model import LDS
+from undertow.results.pmi_vectors import PMIVectors
 from undertow.results.tagging.representation import Paths, Posteriors, Vectors
 from undertow.results.tagging.token_features import Representation
 from undertow.results.word_clusters import WordClusters
 from undertow.text.corpus import Corpus
 
-LAGS = 7  # of the counts that the LDS and the clusters share
+LAGS = 7  # of the counts that the LDS, the PMI vectors and the clusters share
 
 
 class Part(NamedTuple):
@@ -66,8 +67,16 @@ def default_parts(text: Corpus, random_state: Any, n_jobs: int | None) -> tuple[
                 4e-8 * n_words * h**2 + 1e-6 * n_tokens,
             )
         )
+        parts.append(
+            Part(
+                PMIVectors(h, lags=LAGS, **common),
+                lambda m: Vectors(m, scale=2.0, window=0, pieces=True, casing="frequent"),
+                True,
+                6e-7 * n_tokens * h / 200 + 3e-8 * n_words * h,
+            )
+        )
     else:
-        left_out.append("LDS vectors")
+        left_out += ["LDS vectors", "PMI vectors"]
 
     n_clusters = min(1000, n_words // 10)
     if n_tokens >= 2_000 and n_clusters >= 10:
