@@ -13,6 +13,7 @@ class ReadOnce:
     def __init__(self, read: Any) -> None:
         self.read, self.name, self.window = read, read.name, read.window
         self.dense = getattr(read, "dense", False)
+        self.network_only = getattr(read, "network_only", False)
         self.kept: dict[str, Any] = {}
         if hasattr(read, "vectors"):  # a CRF with a network reads those of all that have any
             self.vectors = partial(self._once, read.vectors)

@@ -58,8 +58,8 @@ def lds(m: Models, scale: float = 2.0, model: Any = None) -> Any:
     return Vectors(model or m("lds"), "features", scale=scale, window=0, pieces=True, casing="frequent")
 
 
-def pmi(m: Models, scale: float = 2.0, casing: str | None = "frequent") -> Any:
-    return Vectors(m("pmi"), scale=scale, window=0, pieces=True, casing=casing)
+def pmi(m: Models, scale: float = 2.0, casing: str | None = "frequent", network_only: bool = True) -> Any:
+    return Vectors(m("pmi"), network_only=network_only, scale=scale, window=0, pieces=True, casing=casing)
 
 
 def more_states(m: Models, n_states: int) -> Any:
@@ -127,6 +127,7 @@ READS: dict[str, Callable[[Models], Any]] = {
     "pmi": pmi,
     "pmi/2": lambda m: pmi(m, 1.0),
     "known-pmi": lambda m: pmi(m, casing="known"),
+    "linear-pmi": lambda m: pmi(m, network_only=False),
     "lds*2": lambda m: lds(m, 4.0),
     "lds-by-letters": lambda m: lds(m, model=LDSByLetters(m("lds"))),
     "lds-by-letters-rare": lambda m: lds(m, model=LDSByLetters(m("lds"), rare=True)),

@@ -13,11 +13,11 @@ from oracles.token_network import scores_by_tokens
 from sealing import edit_sealed
 from sentences import is_one_sentence
 from tagged_samples import sentences
-from undertow import CRFTagger, load
+from undertow import CRFTagger, PMIVectors, load
 from undertow.errors import FormatError, InputError
 from undertow.kernels.chain.token_network import network_scores
 from undertow.models.fitting import Checkpoint, InterruptedFitWarning
-from undertow.results.tagging import crf_features, crf_network
+from undertow.results.tagging import Vectors, crf_features, crf_network
 
 
 class Signs:
@@ -129,6 +129,35 @@ def test_a_tagger_of_an_earlier_version_has_no_network(tmp_path: Path) -> None:
 
     edit_sealed(tmp_path / "t" / "config.json", as_before)
     assert load(tmp_path / "t").n_hidden == 0  # type: ignore[attr-defined]
+
+
+def test_vectors_for_the_network_alone_are_not_in_the_linear_part(tmp_path: Path) -> None:
+    X, y = sentences(30)
+    model = PMIVectors(3, random_state=0).fit(X)
+    how: dict[str, Any] = {"n_iter": 3, "random_state": 0}
+    tagger = CRFTagger(Vectors(model, network_only=True), n_hidden=4, **how).fit(X, y)
+    assert tagger.network_ is not None
+    assert len(tagger.weights_.dense) == 0 and len(tagger.network_.input) == 6
+    tagger.save(tmp_path / "t")
+    again: Any = load(tmp_path / "t")
+    assert again.features_[0].network_only
+    for a, b in zip(again.predict_proba(X), tagger.predict_proba(X), strict=True):
+        np.testing.assert_array_equal(a, b)
+    both = CRFTagger(Vectors(model), n_hidden=4, **how).fit(X, y)
+    assert len(both.weights_.dense) == 6 and both.network_ is not None and len(both.network_.input) == 6
+    linear = CRFTagger(Vectors(model, network_only=True), **how).fit(X, y)
+    assert len(linear.weights_.dense) == 6, "without a network they are read as any vectors"
+    with pytest.raises(InputError, match="network_only"):
+        Vectors(model, network_only="yes")  # type: ignore[arg-type]
+
+
+def test_vectors_of_an_earlier_version_are_read_by_both_parts(tmp_path: Path) -> None:
+    X, y = sentences(10)
+    tagger = CRFTagger(Vectors(PMIVectors(3, random_state=0).fit(X)), n_iter=2).fit(X, y)
+    tagger.save(tmp_path / "t")
+    edit_sealed(tmp_path / "t" / "config.json", lambda c: c["fitted"]["features"][0]["options"].pop("network_only"))
+    again: Any = load(tmp_path / "t")
+    assert again.features_[0].network_only is False and again.predict(X) == tagger.predict(X)
 
 
 def test_a_network_that_is_not_in_the_file_is_refused(tmp_path: Path) -> None:

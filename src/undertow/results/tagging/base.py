@@ -230,7 +230,11 @@ class BaseTagger(Estimator):
     @classmethod
     def _upgrade(cls, state: SavedState) -> SavedState:
         models = [packed_models.upgrade(record) for record in state.fitted["models"]]
-        return super()._upgrade(state)._replace(fitted={**state.fitted, "models": models})
+        features = [
+            {**f, "options": {**ADAPTERS[f["adapter"]].added_options, **f["options"]}} for f in state.fitted["features"]
+        ]
+        fitted = {**state.fitted, "models": models, "features": features}
+        return super()._upgrade(state)._replace(fitted=fitted)
 
     def _packed_tensors(self) -> dict[str, npt.NDArray[Any]]:
         return {

@@ -157,10 +157,12 @@ class FeatureReader:
         network: bool = False,
     ) -> None:
         self.network = network
-        self._beside: list[Representation] | None = None if network else []  # None: not known yet
         self.window, self.lexical, self.attributes, self.letters = window, lexical, attributes, letters
-        self.dense = [f for f in features if getattr(f, "dense", False)]
+        vectors = [f for f in features if getattr(f, "dense", False)]
+        self._network_only = [f for f in vectors if network and getattr(f, "network_only", False)]
+        self.dense = [f for f in vectors if f not in self._network_only]
         self.sparse = [f for f in features if not getattr(f, "dense", False)]
+        self._beside: list[Representation] | None = None if network else []  # None: not known yet
         self._forget()
 
     def _forget(self) -> None:
@@ -245,13 +247,14 @@ class FeatureReader:
         return ["bias", *own_features(word), *(letter_features(word) if self.letters else [])]
 
     def _read_by_network(self, batch: list[list[str]]) -> list[Representation]:
-        """The sparse representations whose vectors a network reads: those of thousands of states would be too large."""
+        """What the network alone reads as vectors: also sparse ones, but those of thousands of states are too large."""
         if self._beside is None:
             sentence = next((tokens for tokens in batch if tokens), None)
             if sentence is None:
                 return []
             with_vectors: list[Any] = [f for f in self.sparse if hasattr(f, "vectors")]
-            self._beside = [f for f in with_vectors if f.vectors([sentence])[0].shape[1] <= MOST_NUMBERS]
+            small = [f for f in with_vectors if f.vectors([sentence])[0].shape[1] <= MOST_NUMBERS]
+            self._beside = [*small, *self._network_only]
         return self._beside
 
     def _matrices(

@@ -70,7 +70,7 @@ def default_parts(text: Corpus, random_state: Any, n_jobs: int | None) -> tuple[
         parts.append(
             Part(
                 PMIVectors(h, lags=LAGS, **common),
-                lambda m: Vectors(m, scale=2.0, window=0, pieces=True, casing="frequent"),
+                lambda m: Vectors(m, network_only=True, scale=2.0, window=0, pieces=True, casing="frequent"),
                 True,
                 6e-7 * n_tokens * h / 200 + 3e-8 * n_words * h,
             )

@@ -7,7 +7,8 @@ that is asked for. `representation.py` has the adapters.
 from __future__ import annotations
 
 import abc
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -54,6 +55,7 @@ class ModelFeatures(abc.ABC):
     ability: str  # the method the model must have
     adapter: str  # the name in files
     dense = False  # whether a CRF reads `vectors` as one matrix
+    added_options: ClassVar[Mapping[str, Any]] = {}  # that saved taggers of earlier versions lack, and their values
 
     def __init__(
         self,

@@ -13,9 +13,9 @@ What they share, and how they spell tokens, is in `model_features.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from inspect import signature
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,9 @@ class Vectors(ModelFeatures):
         A fitted model with the method `transform`.
     view
         A view of `transform`; None for its default.
+    network_only
+        In a CRF with a network (`n_hidden`) the network alone reads these vectors, its linear part does not; without
+        a network, and elsewhere, it changes nothing.
     name, window, respell, pieces, casing, scale
         As for all representations; see `ModelFeatures`.
 
@@ -54,12 +57,14 @@ class Vectors(ModelFeatures):
     """
 
     ability, adapter, dense = "transform", "vectors", True
+    added_options: ClassVar[Mapping[str, Any]] = {"network_only": False}
 
     def __init__(
         self,
         model: Estimator,
         view: str | None = None,
         *,
+        network_only: bool = False,
         name: str | None = None,
         window: int | None = 0,
         respell: bool | None = None,
@@ -70,10 +75,12 @@ class Vectors(ModelFeatures):
         super().__init__(model, name=name, window=window, respell=respell, pieces=pieces, casing=casing, scale=scale)
         if view is not None and "view" not in signature(model.transform).parameters:  # type: ignore[attr-defined]
             raise InputError(f"{type(model).__name__} has one view of its vectors: leave out view={view!r}.")
-        self.view = view
+        if not isinstance(network_only, bool):
+            raise InputError(f"network_only={network_only!r} must be True or False.")
+        self.view, self.network_only = view, network_only
 
     def options(self) -> dict[str, Any]:
-        return {**super().options(), "view": self.view}
+        return {**super().options(), "view": self.view, "network_only": self.network_only}
 
     def vectors(self, sentences: Sentences) -> Arrays:
         """The numbers of the tokens as arrays.
