@@ -144,27 +144,34 @@ def three(m: Models, name: str, casing: str | None, of_vectors: str | None, scal
     ]
 
 
-def default(m: Models, name: str = "lds") -> list[Any]:
-    """As `Tagger` reads its models; the rivals too have these scales, which were chosen for ours."""
+def without_pmi(m: Models, name: str = "lds") -> list[Any]:
+    """As `Tagger` read its models before; the rivals too have these scales, which were chosen for ours."""
     return three(m, name, "known", "frequent", SCALES)
+
+
+def default(m: Models) -> list[Any]:
+    """As `Tagger` reads its models."""
+    pmi = Vectors(m("pmi"), network_only=True, scale=2.0, window=0, pieces=True, casing="frequent")
+    return [*without_pmi(m), pmi]
 
 
 ROWS: dict[str, Any] = {
     "spelling": lambda m: [],
     "default": default,
-    "default, linear CRF": default,
+    "default without PMI vectors": without_pmi,
+    "default, linear CRF": without_pmi,
     "word2vec + Brown + HMM": lambda m: three(m, "w2v", None, None, SCALES),
     "Brown": lambda m: [Paths(m("brown"), window=2, pieces=True)],
     "word2vec": lambda m: [vectors(m, "w2v", None)],
     "LDS": lambda m: [vectors(m, "lds", None)],
     "LDS + Brown + HMM": lambda m: three(m, "lds", None, None, SCALES),
-    "default, word2vec for the LDS": lambda m: default(m, "w2v"),
-    "default without vectors": lambda m: default(m)[:2],
+    "default, word2vec for LDS and PMI": lambda m: without_pmi(m, "w2v"),
+    "default without vectors": lambda m: without_pmi(m)[:2],
 }
 LINEAR = ("default, linear CRF",)  # without a network; all other rows have one if there are vectors to read
 SHIFTED = "default, O shifted"
 NOT_RANDOM = ("spelling", "Brown")
-ONE_SEED = (*NOT_RANDOM, "default, word2vec for the LDS", "default without vectors")
+ONE_SEED = (*NOT_RANDOM, "default, word2vec for LDS and PMI", "default without vectors")
 RIVALS = ["Brown", "word2vec", "word2vec + Brown + HMM"]
 
 

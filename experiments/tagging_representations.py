@@ -102,6 +102,11 @@ def word2vec(m: Models, window: int, skip_gram: bool, scale: float) -> Any:
     return Vectors(model, "type", scale=scale, window=0, pieces=True)
 
 
+def rival(m: Models, network_only: bool) -> Any:
+    """The vectors of word2vec as tagging_default.py reads them for the rivals: words as they are spelled."""
+    return Vectors(m("w2v"), "type", network_only=network_only, scale=2.0, window=0, pieces=True)
+
+
 READS: dict[str, Callable[[Models], Any]] = {
     "paths": paths,
     "paths*2": lambda m: paths(m, 2.0),
@@ -128,6 +133,8 @@ READS: dict[str, Callable[[Models], Any]] = {
     "pmi/2": lambda m: pmi(m, 1.0),
     "known-pmi": lambda m: pmi(m, casing="known"),
     "linear-pmi": lambda m: pmi(m, network_only=False),
+    "word2vec": lambda m: rival(m, network_only=False),
+    "word2vec-network": lambda m: rival(m, network_only=True),
     "lds*2": lambda m: lds(m, 4.0),
     "lds-by-letters": lambda m: lds(m, model=LDSByLetters(m("lds"))),
     "lds-by-letters-rare": lambda m: lds(m, model=LDSByLetters(m("lds"), rare=True)),
