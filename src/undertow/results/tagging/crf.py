@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from undertow.engine import Engine, count_workers
 from undertow.engine.blas import one_blas_thread
-from undertow.errors import FormatError, InputError, short
+from undertow.errors import InputError, short
 from undertow.kernels.chain import crf as kernel
 from undertow.kernels.chain.crf import I32
 from undertow.kernels.chain.nbest import n_best_paths
@@ -30,6 +30,7 @@ from undertow.models.constraints import (
     check_random_state,
 )
 from undertow.models.fitting import Callback, CheckpointSource, Iteration, open_checkpoint, run_iterations
+from undertow.results.tagging import crf_storage as storage
 from undertow.results.tagging import crf_training as training
 from undertow.results.tagging.base import (
     BaseTagger,
@@ -43,15 +44,13 @@ from undertow.results.tagging.base import (
 )
 from undertow.results.tagging.crf_features import Extra, FeatureReader, checked_extra
 from undertow.results.tagging.crf_network import PASSES, Learned, NetworkState, with_network
+from undertow.results.tagging.crf_storage import labels_of
 from undertow.results.tagging.crf_training import CRFWeights
 from undertow.results.tagging.scores import Report
 from undertow.results.tagging.sources import FeatureSources
-from undertow.results.tagging.spans import convert, scheme_of, split_tag
+from undertow.results.tagging.spans import convert, scheme_of
 
 ALGORITHMS = ("lbfgs", "minibatch")
-_IOB2 = {"B": "B", "S": "B", "I": "I", "E": "I", "O": "O"}  # letters of BIOES
-LARGEST_WEIGHT = 1e9
-NETWORK = "network."  # before the names of its tensors
 PREDICT_TOKENS = 1 << 15  # scores of so many tokens are held at a time
 
 
@@ -485,13 +484,13 @@ class CRFTagger(BaseTagger):
         return self._scored(X, y, extra=extra)[0]
 
     def _named(self, states: I64) -> list[str]:
-        names = _labels_of(self.states_, self.labels_)
+        names = labels_of(self.states_, self.labels_)
         return [names[k] for k in states.tolist()]
 
     def _label_of_state(self) -> F64:
         """(states, labels) 1 where a state stands for a tag."""
         out = np.zeros((len(self.states_), len(self.labels_)))
-        out[np.arange(len(self.states_)), _numbers([_labels_of(self.states_, self.labels_)], self.labels_)] = 1.0
+        out[np.arange(len(self.states_)), _numbers([labels_of(self.states_, self.labels_)], self.labels_)] = 1.0
         return out
 
     def _scores(self, X: TaggerInput, extra: Extra) -> Iterator[tuple[I64, F64]]:
@@ -532,17 +531,8 @@ class CRFTagger(BaseTagger):
     # --- saving -----------------------------------------------------------------------------------------
 
     def _fitted_scalars(self) -> dict[str, Any]:
-        network = self.network_
-        sizes = {
-            "network": None if network is None else [len(network.input), len(network.input_bias)],
-            "extra": self.has_extra_,
-            "states": self.states_,
-            "n_attributes": len(self.attributes_),
-            "n_pairs": len(self.weights_.label),
-            "n_numbers": len(self.weights_.dense),
-            "name_bytes": len(_names_as_bytes(self.attributes_)),
-        }
-        return {**super()._fitted_scalars(), **sizes}
+        sizes = storage.sizes(self.weights_, self.network_, self.attributes_)
+        return {**super()._fitted_scalars(), **sizes, "extra": self.has_extra_, "states": self.states_}
 
     @classmethod
     def _upgrade(cls, state: SavedState) -> SavedState:
@@ -551,87 +541,24 @@ class CRFTagger(BaseTagger):
 
     @classmethod
     def _tensor_spec(cls, state: SavedState) -> dict[str, TensorSpec]:
-        fitted = state.fitted
-        K, d, P = len(fitted["states"]), fitted["n_numbers"], fitted["n_pairs"]
-        return (
-            _network_spec(fitted["network"], K)
-            | {
-                "attributes": TensorSpec("uint8", (fitted["name_bytes"],)),
-                "start": TensorSpec("int64", (fitted["n_attributes"] + 1,)),
-                "label": TensorSpec("int32", (P,)),
-                "sparse": TensorSpec("float32", (P,)),
-                "dense": TensorSpec("float32", (d, K)),
-                "transition": TensorSpec("float32", (K, K)),
-            }
-            | cls._packed_spec(state)
-        )
+        return storage.tensor_spec(state.fitted) | cls._packed_spec(state)
 
     def _tensors(self) -> dict[str, npt.NDArray[Any]]:
-        names = np.frombuffer(_names_as_bytes(self.attributes_), dtype=np.uint8)
-        network = {} if self.network_ is None else {f"{NETWORK}{n}": x for n, x in self.network_._asdict().items()}
-        return {"attributes": names, **self.weights_._asdict(), **network, **self._packed_tensors()}
+        return {**storage.tensors(self.weights_, self.network_, self.attributes_), **self._packed_tensors()}
 
     @classmethod
     def _check_values(cls, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
         super()._check_values(tensors, state)
-        states, labels = state.fitted["states"], state.fitted["labels"]
-        if states != sorted(set(states)) or not set(_labels_of(states, labels)) <= set(labels):
-            raise InputError("the states are not those of its tags.")
-        start, label = tensors["start"], tensors["label"]
-        if start[0] != 0 or start[-1] != len(label) or np.any(np.diff(start) <= 0):
-            raise InputError("the pairs of attributes and tags do not lie one after the other.")
-        if np.any(label < 0) or np.any(label >= len(states)):
-            raise InputError("a pair is of a tag that does not exist.")
-        inner = np.ones(len(label), dtype=np.bool_)
-        inner[start[:-1]] = False
-        if np.any(np.diff(label)[inner[1:]] <= 0):
-            raise InputError("the tags of an attribute do not rise.")
-        numbers = ["sparse", "dense", "transition", *_network_spec(state.fitted["network"], len(states))]
-        if not all(np.abs(tensors[name]).max(initial=0.0) <= LARGEST_WEIGHT for name in numbers):
-            raise InputError("a weight is larger than any that training leaves.")
-        _names_from_bytes(tensors["attributes"].tobytes(), len(start) - 1)
+        storage.check_tensors(tensors, state.fitted)
 
     def _restore(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
         self._restore_common(tensors, state)
-        # copies: Numba compiles once more for arrays that cannot be written
-        self.weights_ = CRFWeights(**{name: np.array(tensors[name]) for name in CRFWeights._fields})
-        self.network_ = None
-        if state.fitted["network"] is not None:
-            self.network_ = TokenNetwork(*(np.array(tensors[f"{NETWORK}{name}"]) for name in TokenNetwork._fields))
+        self.weights_, self.network_, self.attributes_ = storage.restored(tensors, state.fitted)
         self.has_extra_ = bool(state.fitted["extra"])
         self.states_ = state.fitted["states"]
-        self.attributes_ = _names_from_bytes(tensors["attributes"].tobytes(), state.fitted["n_attributes"])
         self._open_reader()
-
-
-def _network_spec(sizes: Any, n_labels: int) -> dict[str, TensorSpec]:
-    """The tensors of a network with these sizes (numbers, units); none for None."""
-    if sizes is None:
-        return {}
-    d, k = sizes
-    shapes = TokenNetwork((d, k), (k,), (3 * k, k), (k,), (2 * k, n_labels))  # type: ignore[arg-type]
-    return {f"{NETWORK}{name}": TensorSpec("float32", shape) for name, shape in shapes._asdict().items()}
 
 
 def _numbers(tags: list[list[str]], names: list[str]) -> I32:
     index = {name: i for i, name in enumerate(names)}
     return np.array([index[tag] for s in tags for tag in s], dtype=np.int32)
-
-
-def _labels_of(states: list[str], labels: list[str]) -> list[str]:
-    """The tag that each state stands for: itself, or for a state of BIOES the tag of IOB2."""
-    if states == labels:
-        return labels
-    return [_IOB2[letter] + state[1:] for state in states for letter in [split_tag(state)[0] or "O"]]
-
-
-def _names_as_bytes(names: Mapping[str, int]) -> bytes:
-    return "\n".join(names).encode("utf-8")
-
-
-def _names_from_bytes(data: bytes, n: int) -> dict[str, int]:
-    text = data.decode("utf-8")
-    names = {name: i for i, name in enumerate(text.split("\n"))} if text else {}
-    if len(names) != n or text.count("\n") != max(n - 1, 0):
-        raise FormatError(f"its names are not {n} different ones.")
-    return names
