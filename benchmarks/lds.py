@@ -26,7 +26,7 @@ from undertow.models.lds.init import identify
 LAGS = 7
 
 
-def gensim_seconds(corpus: Corpus, size: int, work: Path) -> Spent:
+def gensim_seconds(corpus: Corpus, size: int, work: Path, workers: int = 2) -> Spent:
     from gensim.models import Word2Vec
 
     text = work / "tokens.txt"
@@ -34,7 +34,8 @@ def gensim_seconds(corpus: Corpus, size: int, work: Path) -> Spent:
         for sentence in corpus.token_lists():
             f.write(" ".join(sentence) + "\n")
     clock = Clock()
-    Word2Vec(corpus_file=str(text), vector_size=size, window=3, negative=10, epochs=5, workers=2, sg=0, min_count=1)
+    settings = {"window": 3, "negative": 10, "epochs": 5, "workers": workers, "sg": 0, "min_count": 1}
+    Word2Vec(corpus_file=str(text), vector_size=size, **settings)
     seconds = clock.read()
     text.unlink()
     return seconds

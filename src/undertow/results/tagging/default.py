@@ -57,7 +57,7 @@ def default_parts(text: Corpus, random_state: Any, n_jobs: int | None) -> tuple[
 
     # sizes of experiments/tagging_default.py, and less for less text
     h = min(200, max(n_words // 100, 20), n_words // 20)
-    if n_tokens >= 75_000 and n_lagged >= 500 and h >= 10:
+    if n_tokens >= 20_000 and n_lagged >= 500 and h >= 10:
         lds = LDS(h, lags=LAGS, **common)
         parts.append(
             Part(
