@@ -18,8 +18,8 @@ from undertow.kernels.chain.automaton import NextToken, best_text, log_acceptanc
 from undertow.models.base import encode_sentences
 from undertow.models.hmm.params import BlockParams, Params
 from undertow.models.hmm.queries import state_after
-from undertow.progress import Progress, ProgressFn, ignore
-from undertow.questions.lookahead import Lengths, Plan, check_length, condition, precise, predict, prepare
+from undertow.progress import ProgressFn, ignore
+from undertow.questions.lookahead import Lengths, Plan, check_length, condition, counted, precise, predict, prepare
 from undertow.text.vocabulary import Vocabulary
 
 METHODS = ("sample", "best")
@@ -162,7 +162,7 @@ def best(plan: Plan, start: NDArray[Any], progress: ProgressFn = ignore) -> list
     n_classes = len(plan.product.emitted)
     largest = [plan.params.largest_emission(plan.classes == c) for c in range(n_classes)]
     emitted = np.maximum(np.stack([p for p, _ in largest]), 0)
-    found = best_text(plan.product, emitted, start, plan.n_steps, progress)
+    found = best_text(plan.product, emitted, start, plan.n_steps, counted("searching", plan.n_steps, progress))
     return [int(largest[c][1][z]) for c, z in zip(found.classes, found.states, strict=True)]
 
 
@@ -189,11 +189,11 @@ def draw(
     """Exact draws; all texts are written together, so that each step looks ahead once for all."""
     texts = [_Text() for _ in range(n)]
     going, predicted = texts, np.broadcast_to(start, (n, len(start)))
-    step = plan.product.step
+    step, done = plan.product.step, counted("writing", plan.n_steps, progress)
     for r in range(plan.n_steps - 1, -1, -1):
         if not going:
             break
-        progress(Progress("writing", plan.n_steps - 1 - r, plan.n_steps, " words"))
+        done(plan.n_steps - 1 - r)
         states = np.unique(step[[text.state for text in going]])
         ahead = (*look(plan.table, r, states), states)
         kept = []

@@ -29,7 +29,6 @@ from undertow.kernels.chain.blocks import Blocks
 from undertow.kernels.chain.operators import LowRank
 from undertow.kernels.chain.viterbi import FeatureScores, LogScores, PairScores, best_step
 from undertow.kernels.types import F64, I64
-from undertow.progress import Progress, ProgressFn, ignore
 
 Array = NDArray[Any]
 MAX_NUMBERS = 1 << 29  # of the look-ahead tables: 2 GB
@@ -76,8 +75,11 @@ def _halves(T: Any) -> tuple[Callable[[Array], Array], Callable[[Array], Array],
     return T.pull, (lambda beta: beta), T.n_states
 
 
-def look_ahead(product: Product, n_steps: int, progress: ProgressFn = ignore) -> LookAhead:
-    """β for texts of n_steps tokens (at most so many with `any_length`) from the automaton's first state."""
+def look_ahead(product: Product, n_steps: int, done: Callable[[int], None] | None = None) -> LookAhead:
+    """β for texts of n_steps tokens (at most so many with `any_length`) from the automaton's first state.
+
+    `done` is called with the number of tokens that are done, before each.
+    """
     gather, _, width = _halves(product.transition)
     Q = len(product.step)
     reached, alive = _reached(product, n_steps), _alive(product, n_steps)
@@ -91,7 +93,8 @@ def look_ahead(product: Product, n_steps: int, progress: ProgressFn = ignore) ->
     for r in range(n_steps):
         if r == SETTLED_BY and not fits:
             raise _too_large(product, n_steps)
-        progress(Progress("looking ahead", r, n_steps, " words"))
+        if done is not None:
+            done(r)
         if r == 0:
             table.values.append(np.empty((0, width), dtype=product.emitted.dtype))
             continue
@@ -106,7 +109,8 @@ def look_ahead(product: Product, n_steps: int, progress: ProgressFn = ignore) ->
         if r >= FIRST_COMPARED and r & (r - 1) == 0 and _settled(table, r, needed, alive):
             _repeat(table, r)
             break
-    progress(Progress("looking ahead", n_steps, n_steps, " words"))
+    if done is not None:
+        done(n_steps)
     return table
 
 
@@ -132,7 +136,8 @@ def _settled(table: LookAhead, r: int, needed: NDArray[np.bool_], alive: NDArray
         return False
     enough = ROUNDING * float(np.finfo(table.product.emitted.dtype).eps)
     new, old = table.values[r], table.values[half]
-    grown = (table.log_scale[r] - table.log_scale[half])[table.rows[r] >= 0]
+    known = table.rows[r] >= 0
+    grown = table.log_scale[r, known] - table.log_scale[half, known]
     if len(grown) and np.ptp(grown) > enough:
         return False
     return bool((np.abs(new - old) <= enough * np.maximum(new, old)).all())
@@ -141,11 +146,11 @@ def _settled(table: LookAhead, r: int, needed: NDArray[np.bool_], alive: NDArray
 def _repeat(table: LookAhead, r: int) -> None:
     """Let β of all tokens further from the end than r be that of r; each one more grows it by the same factor."""
     n, half = len(table.rows), r // 2
-    each = (table.log_scale[r] - table.log_scale[half]) / (r - half)
+    known = table.rows[r] >= 0
+    each = (table.log_scale[r, known] - table.log_scale[half, known]) / (r - half)
     table.values.extend([table.values[r]] * (n - 1 - r))
     table.rows[r + 1 :] = table.rows[r]
-    known = table.rows[r] >= 0
-    table.log_scale[r + 1 :, known] = table.log_scale[r, known] + np.arange(1, n - r)[:, None] * each[known]
+    table.log_scale[r + 1 :, known] = table.log_scale[r, known] + np.arange(1, n - r)[:, None] * each
     if r - 1 in table.kept:  # what the states are worth, ready for those who ask again and again
         targets, beta, _ = table.kept[r - 1]
         for later in range(r, n):
@@ -300,7 +305,11 @@ def _scores(T: Any) -> Any:
 
 
 def best_text(
-    product: Product, best_emitted: Array, predicted: Array, n_steps: int, progress: ProgressFn = ignore
+    product: Product,
+    best_emitted: Array,
+    predicted: Array,
+    n_steps: int,
+    done: Callable[[int], None] | None = None,
 ) -> BestText:
     """The accepted text whose joint probability with its states is largest, by Viterbi on pairs (q, z).
 
@@ -316,7 +325,8 @@ def best_text(
     trace: list[dict[int, tuple[I64, I64, Array]]] = []
     best, best_at = -np.inf, (-1, -1, -1)
     for t in range(n_steps):
-        progress(Progress("searching", t, n_steps, " words"))
+        if done is not None:
+            done(t)
         found: dict[int, tuple[Array, I64, I64, Array]] = {}
         for q, (score, came) in arrivals.items():
             for c in range(len(words)):

@@ -1088,8 +1088,8 @@ class FactorialHMM(Estimator):
         params: Any = self._chain().params
         rng = check_random_state(random_state)
         around = (prefix, suffix, length)
-        how = (constraint, n, temperature, method)
-        return generate(params, self.vocabulary_, rng, *around, *how, markers=markers, progress=progress)
+        shown: dict[str, Any] = {"markers": markers, "progress": progress}
+        return generate(params, self.vocabulary_, rng, *around, constraint, n, temperature, method, **shown)
 
     # --- saving -----------------------------------------------------------------------------------------
 

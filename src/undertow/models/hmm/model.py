@@ -1122,8 +1122,8 @@ class HMM(Estimator):
 
         rng = check_random_state(random_state)
         around = (prefix, suffix, length)
-        how = (constraint, n, temperature, method)
-        return generate(self.params_, self.vocabulary_, rng, *around, *how, markers=markers, progress=progress)
+        shown: dict[str, Any] = {"markers": markers, "progress": progress}
+        return generate(self.params_, self.vocabulary_, rng, *around, constraint, n, temperature, method, **shown)
 
     # --- states -----------------------------------------------------------------------------------------
 
