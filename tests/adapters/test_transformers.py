@@ -6,6 +6,7 @@ import copy
 import inspect
 import itertools
 import pickle
+import weakref
 from collections import Counter
 
 import numpy as np
@@ -205,7 +206,14 @@ def test_a_copy_has_its_own_arrays(through_features: HMM) -> None:
 
 def test_hugging_face_finds_the_signature_ready(hmm: HMM) -> None:
     processor = ConstraintLogitsProcessor(hmm, Contains("7"), length=3)
-    assert list(inspect.signature(processor.__call__).parameters) == ["input_ids", "scores"]
+    for one in (processor, copy.deepcopy(processor)):
+        assert inspect.signature(one.__call__) is inspect.signature(processor.__call__)
+        assert list(inspect.signature(one.__call__).parameters) == ["input_ids", "scores"]
+        ids, zeros = torch.tensor([[9, 8]]), torch.zeros(1, V)
+        np.testing.assert_array_equal(one.__call__(ids, zeros), processor(ids, zeros))
+    gone = weakref.ref(processor)
+    del processor, one
+    assert gone() is None  # its tables are large: nothing waits for the garbage collector
 
 
 def test_prompts_of_unequal_length(hmm: HMM) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Any, NoReturn
+from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,11 +88,16 @@ class ConstraintLogitsProcessor(LogitsProcessor):  # type: ignore[misc,unused-ig
         self._read: NDArray[Any] | None = None  # (n, tokens) the texts so far, and what is known of each:
         self._hypotheses: Hypotheses | None = None
         self._writing: Writing | None = None  # or all of that in one place, as long as no rows are reordered
+        vars(self)["__call__"] = _ReadyCall(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the addresses of this copy's arrays."""
+        """Without what belongs to this copy alone, as the addresses of its arrays."""
         self._put_down()
-        return self.__dict__.copy()
+        return {name: value for name, value in vars(self).items() if name != "__call__"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        vars(self)["__call__"] = _ReadyCall(self)
 
     def reset(self) -> None:
         """Forget all hypotheses; needed only before a prompt that continues the last text by one token."""
@@ -204,6 +210,26 @@ class ConstraintLogitsProcessor(LogitsProcessor):  # type: ignore[misc,unused-ig
         return np.asarray(self._words[ids])
 
 
+class _ReadyCall:
+    """`processor.__call__` as Hugging Face looks at it before each token: with a signature that is ready."""
+
+    __slots__ = ("__signature__", "_processor")
+
+    def __init__(self, processor: ConstraintLogitsProcessor) -> None:
+        self.__signature__ = SIGNATURE
+        self._processor = ref(processor)  # a processor holds large tables, and should go when its name goes
+
+    def __call__(self, input_ids: Any, scores: Any) -> Any:
+        processor = self._processor()
+        assert processor is not None
+        return processor(input_ids, scores)
+
+
+SIGNATURE = signature(_ReadyCall.__call__).replace(
+    parameters=list(signature(_ReadyCall.__call__).parameters.values())[1:]
+)
+
+
 def _as_they_are(input_ids: Any, scores: Any, writing: Writing) -> bool:
     """Whether these may be the texts with one more token each, and compiled code can read them where they are."""
     return (
@@ -224,8 +250,5 @@ def _nothing_possible(text: int) -> NoReturn:
         "constraint allows: remove what forbids tokens before this processor, such as bad_words_ids."
     )
 
-
-# Hugging Face inspects the signature of each processor before each token: this is what it finds, ready
-ConstraintLogitsProcessor.__call__.__signature__ = signature(ConstraintLogitsProcessor.__call__)  # type: ignore[attr-defined]
 
 __all__ = ["ConstraintLogitsProcessor"]
