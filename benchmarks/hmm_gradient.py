@@ -76,11 +76,11 @@ def measure(n_states: int, corpus: Corpus) -> str:
     order = embedded.WordOrder.of(state.word_block, corpus.vocabulary.words)
     batch = embedded.text_batches(corpus, 8192, False, order)[0]
     kept = embedded.draw_states(state.first, settings.dropout, rng)
-    layout = order.layout(np.diff(np.searchsorted(kept, state.first)), batch.seen)
+    layout = order.layout(np.diff(np.searchsorted(kept, state.first)), embedded.pairs_in(batch, order))
     part = state.weights.of_states(kept)
     made, tables = best(lambda: chain_tables(part, layout))
     initial, T, emission, *_ = tables
-    text = batch.parts[0]
+    text = batch[0]
     expected, stats = best(
         lambda: block_statistics(text.ids, text.bounds, layout.blocks, T, initial, emission, np.float32)
     )

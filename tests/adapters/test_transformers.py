@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import itertools
+import pickle
+import weakref
 from collections import Counter
 
 import numpy as np
@@ -42,9 +45,13 @@ def sampler(lm, seed=0):
     return draw
 
 
-@pytest.fixture(scope="module")
-def hmm(lm) -> HMM:
-    return HMM(8, n_iter=4, random_state=0).distill(sampler(lm), n_tokens=8000, vocab_size=V)
+FORMS = {"dense": {}, "features": {"n_blocks": 2, "rank": 4}}
+
+
+@pytest.fixture(scope="module", params=FORMS)
+def hmm(lm, request: pytest.FixtureRequest) -> HMM:
+    """With a transition through features each token is one compiled call that is given addresses."""
+    return HMM(8, n_iter=4, random_state=0, **FORMS[request.param]).distill(sampler(lm), n_tokens=8000, vocab_size=V)
 
 
 def written(lm, prompt, processor, **how):
@@ -125,9 +132,88 @@ def test_scores_of_any_type_and_tokens_that_something_else_forbids(hmm: HMM) -> 
         processor(torch.tensor([[9, 8], [3, 3]]), scores)
 
 
+def by_steps(*args, **how) -> ConstraintLogitsProcessor:
+    """Every token by the methods of `Steering`, one after the other."""
+    processor = ConstraintLogitsProcessor(*args, **how)
+    processor.steering.addresses = None
+    return processor
+
+
+@pytest.fixture(scope="module")
+def through_features(lm) -> HMM:
+    return HMM(8, n_iter=4, random_state=0, **FORMS["features"]).distill(sampler(lm), n_tokens=8000, vocab_size=V)
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS, ids=repr)
+def test_one_call_a_token_gives_what_its_steps_give(through_features: HMM, constraint) -> None:
+    """Prompts of unequal length, two of them equal, and texts that satisfy the constraint on the way or not at all."""
+    how = {"length": LENGTH, "eos_token_id": EOS, "pad_token_id": 2}
+    fast, slow = (kind(through_features, constraint, **how) for kind in (ConstraintLogitsProcessor, by_steps))
+    rng = torch.Generator().manual_seed(0)
+    ids = torch.tensor([[2, 2, 9], [3, 3, 1], [3, 3, 1], [2, 2, 2], [5, 2, 4]])
+    for t in range(LENGTH):
+        scores = torch.randn(5, V, generator=rng)
+        found, expected = fast(ids, scores), slow(ids, scores)
+        assert (fast._writing is not None) == (t <= 7) and slow._writing is None
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+        assert torch.equal(found.isinf(), expected.isinf())
+        ids = torch.cat([ids, torch.multinomial(found.exp(), 1, generator=rng)], dim=1)
+        if t == 7:  # what is handed over need not be contiguous
+            ids = ids.T.contiguous().T
+    texts = [[str(v) for v in (row[: row.index(EOS)] if EOS in row else row)] for row in ids[:, 3:].tolist()]
+    assert all(constraint.holds(text) for text in texts)
+    with pytest.raises(InputError, match=f"More than length={LENGTH} tokens"):
+        fast(ids, scores)
+
+
+@pytest.mark.parametrize("rows", [[1, 0], [1], [0, 0]], ids=str)
+def test_texts_that_change_on_the_way(through_features: HMM, rows: list[int]) -> None:
+    """Rows that are reordered or left out are those of a processor that has seen nothing else; prompts begin anew."""
+    processor, alone = (ConstraintLogitsProcessor(through_features, Contains("7"), length=6) for _ in range(2))
+    zeros = torch.zeros(2, V)
+    ids = torch.tensor([[9, 8, 4], [3, 3, 5]])
+    for t in (2, 3):
+        begun = processor(ids[:, :t], zeros)
+    now = torch.cat([ids[rows], torch.full((len(rows), 1), 6)], dim=1)
+    for t in (2, 3, 4):
+        expected = alone(now[:, :t], zeros[: len(rows)])
+    np.testing.assert_allclose(processor(now, zeros[: len(rows)]), expected, rtol=1e-5)
+    assert processor._writing is None
+    for t in (2, 3):
+        again = processor(ids[:, :t], zeros)
+    assert processor._writing is not None
+    np.testing.assert_array_equal(again, begun)
+
+
+def test_a_copy_has_its_own_arrays(through_features: HMM) -> None:
+    """The addresses of the first one's arrays would outlive them."""
+    processor = ConstraintLogitsProcessor(through_features, Contains("7"), length=6)
+    ids, zeros = torch.tensor([[9, 8]]), torch.zeros(1, V)
+    processor(ids, zeros)
+    copies = [copy.deepcopy(processor), pickle.loads(pickle.dumps(processor))]  # noqa: S301
+    grown = torch.tensor([[9, 8, 4]])
+    expected = processor(grown, zeros)
+    for other in copies:
+        assert other._writing is None
+        mine, its = (p.steering.addresses[0][:, 0] for p in (processor, other))
+        assert not set(mine.tolist()) & set(its.tolist())
+        np.testing.assert_array_equal(other(grown, zeros), expected)
+        other.reset()
+        other(ids, zeros)
+        assert other._writing is not None
+        np.testing.assert_array_equal(other(grown, zeros), expected)
+
+
 def test_hugging_face_finds_the_signature_ready(hmm: HMM) -> None:
     processor = ConstraintLogitsProcessor(hmm, Contains("7"), length=3)
-    assert list(inspect.signature(processor.__call__).parameters) == ["input_ids", "scores"]
+    for one in (processor, copy.deepcopy(processor)):
+        assert inspect.signature(one.__call__) is inspect.signature(processor.__call__)
+        assert list(inspect.signature(one.__call__).parameters) == ["input_ids", "scores"]
+        ids, zeros = torch.tensor([[9, 8]]), torch.zeros(1, V)
+        np.testing.assert_array_equal(one.__call__(ids, zeros), processor(ids, zeros))
+    gone = weakref.ref(processor)
+    del processor, one
+    assert gone() is None  # its tables are large: nothing waits for the garbage collector
 
 
 def test_prompts_of_unequal_length(hmm: HMM) -> None:

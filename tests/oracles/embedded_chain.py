@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
 import numpy as np
 
 
@@ -37,3 +41,25 @@ def log_likelihood(weights, state_block, word_block, spelling, ids, bounds):
             total += np.log(state.sum())
             prior = state / state.sum() @ T
     return total
+
+
+def left_out_shares(ids: Sequence[int], n_words: int, n_special: int, n_parts: int) -> list[float]:
+    """Share of each word's tokens that new text lacks, token by token: each part of a text is left out in turn."""
+    edges = [int(i * len(ids) / n_parts) for i in range(n_parts + 1)]
+    parts = [Counter(w for w in ids[a:b] if w >= n_special) for a, b in itertools.pairwise(edges)]
+    whole = sum(parts, Counter())
+    least = min(whole.values())
+    found: dict[int, int] = defaultdict(int)
+    expected: dict[int, float] = defaultdict(float)
+    for left_out in parts:
+        for word, total in whole.items():
+            others = total - left_out[word]
+            if others >= least:
+                j = sum(word in part for part in parts if part is not left_out)
+                found[j] += left_out[word]
+                expected[j] += others / (n_parts - 1)
+    out = [0.0] * n_words
+    for word in whole:
+        j = min(sum(word in part for part in parts), n_parts - 1)
+        out[word] = min(max(0.0, 1 - (found[j] + 1) / (expected[j] + 1)), 0.9)
+    return out

@@ -266,3 +266,16 @@ def test_models_that_cannot_answer() -> None:
     for ask in (mixture.probability, mixture.generate):
         with pytest.raises(InputError, match="ask one of its models"):
             ask(Contains("dog"), length=3)
+
+
+def test_progress_is_reported(models) -> None:
+    model, told = models["dense"], []
+    model.generate(length=5, progress=told.append)
+    assert [(p.stage, p.done, p.total) for p in told[:6]] == [("looking ahead", r, 5) for r in range(6)]
+    assert [(p.stage, p.done, p.total) for p in told[6:]] == [("writing", t, 5) for t in range(5)]
+    told.clear()
+    model.generate(length=5, method="best", progress=told.append)
+    assert [(p.stage, p.done) for p in told[6:]] == [("searching", t) for t in range(5)]
+    told.clear()
+    model.probability(Contains("dog"), length=5, progress=told.append)
+    assert {p.stage for p in told} == {"looking ahead"} and len(told) == 12

@@ -239,7 +239,7 @@ def test_one_step_where_all_that_is_kept_is_zero(models) -> None:
     np.testing.assert_allclose(out, np.full((2, V), -np.log(V)), rtol=1e-5)
 
 
-def test_rows_that_were_not_kept_are_computed(models) -> None:
+def test_rows_that_were_not_kept_are_computed(models, monkeypatch) -> None:
     """What is kept may be of other states of the automaton than those that a text can reach."""
     model = models["dense"]
     steering = Steering(model.params_, model.vocabulary_, BOTH, 4)
@@ -248,6 +248,10 @@ def test_rows_that_were_not_kept_are_computed(models) -> None:
     assert 2 in steering.ahead
     kept = steering.plan.table.kept
     kept[2] = tuple(of[:1] for of in kept[2])
+    steering.ahead = steering._kept()
+    assert set(steering.ahead) == {0, 1, 2, 3}  # it is made again, as long as it is little
+    np.testing.assert_allclose(steering.log_weights(text), expected, rtol=1e-5)
+    monkeypatch.setattr("undertow.questions.steering.KEPT_NUMBERS", 0)
     steering.ahead = steering._kept()
     assert 2 not in steering.ahead and 1 in steering.ahead
     np.testing.assert_allclose(np.exp(steering.log_weights(text)), np.exp(expected), rtol=1e-5)

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
+from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
 
 from undertow.constraints.kinds import Constraint
 from undertow.errors import InputError, missing_extra, short
-from undertow.questions.steering import Hypotheses, Steering
+from undertow.questions.steering import Hypotheses, Steering, Writing
 
 try:
     import torch
@@ -86,10 +87,21 @@ class ConstraintLogitsProcessor(LogitsProcessor):  # type: ignore[misc,unused-ig
         self._name_tokens(map(str, range(len(vocabulary) - 1)) if words is None else words)
         self._read: NDArray[Any] | None = None  # (n, tokens) the texts so far, and what is known of each:
         self._hypotheses: Hypotheses | None = None
+        self._writing: Writing | None = None  # or all of that in one place, as long as no rows are reordered
+        vars(self)["__call__"] = _ReadyCall(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what belongs to this copy alone, as the addresses of its arrays."""
+        self._put_down()
+        return {name: value for name, value in vars(self).items() if name != "__call__"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        vars(self)["__call__"] = _ReadyCall(self)
 
     def reset(self) -> None:
         """Forget all hypotheses; needed only before a prompt that continues the last text by one token."""
-        self._read = self._hypotheses = None
+        self._read = self._hypotheses = self._writing = None
 
     def __call__(self, input_ids: Any, scores: Any) -> Any:
         """Normalized scores of the next token.
@@ -111,6 +123,17 @@ class ConstraintLogitsProcessor(LogitsProcessor):  # type: ignore[misc,unused-ig
         InputError
             If more tokens are asked for than `length`, or no token is possible.
         """
+        writing = self._writing
+        if writing is not None and writing.left and _as_they_are(input_ids, scores, writing):
+            out = torch.empty_like(scores, requires_grad=False)
+            dead = writing.follow(input_ids.data_ptr(), scores.data_ptr(), out.data_ptr())
+            if dead > -2:
+                return out if dead < 0 else _nothing_possible(dead)
+        self._put_down()
+        return self._read_anew(input_ids, scores)
+
+    def _read_anew(self, input_ids: Any, scores: Any) -> Any:
+        """The same, for any texts: prompts, and hypotheses that were reordered."""
         n_tokens = scores.shape[1]
         if len(self._words) != n_tokens:
             if self._named:
@@ -121,12 +144,13 @@ class ConstraintLogitsProcessor(LogitsProcessor):  # type: ignore[misc,unused-ig
         ids, given = input_ids.cpu().numpy(), scores.detach().to("cpu", torch.float32).contiguous()
         out = torch.empty_like(given)
         dead = self._follow(ids, given.numpy(), out.numpy())
-        if dead >= 0:
-            raise InputError(
-                f"Text {dead + 1}: the language model gives probability zero to every token that the "
-                "constraint allows: remove what forbids tokens before this processor, such as bad_words_ids."
-            )
-        return out.to(scores.device, scores.dtype)
+        return out.to(scores.device, scores.dtype) if dead < 0 else _nothing_possible(dead)
+
+    def _put_down(self) -> None:
+        """Keep what is known of the texts as hypotheses, which may be reordered."""
+        if self._writing is not None:
+            self._hypotheses, self._read = self._writing.hypotheses(), self._writing.read()
+            self._writing = None
 
     def _name_tokens(self, words: Iterable[str]) -> None:
         """Say which word of the HMM each token is."""
@@ -137,17 +161,29 @@ class ConstraintLogitsProcessor(LogitsProcessor):  # type: ignore[misc,unused-ig
         """Reweigh scores by what is known of each text without its last token, or of its prompt; see `reweigh`."""
         steering, before = self.steering, self._parents(ids[:, :-1])
         if before is None:
-            now = self._started(ids)
-            dead = steering.reweigh(now, scores, self._slots, out)
-        else:
-            if before.n_written + 1 >= steering.length:
-                raise InputError(
-                    f"More than length={steering.length} tokens are asked for: call generate with "
-                    "max_new_tokens=length, or reset() the processor before a prompt that continues the last text."
-                )
-            now, dead = steering.step(before, self._words[ids[:, -1]], scores, self._slots, out)
+            return self._start(ids, scores, out)
+        if before.n_written + 1 >= steering.length:
+            raise InputError(
+                f"More than length={steering.length} tokens are asked for: call generate with "
+                "max_new_tokens=length, or reset() the processor before a prompt that continues the last text."
+            )
+        now, dead = steering.step(before, self._words[ids[:, -1]], scores, self._slots, out)
         self._hypotheses, self._read = now, ids.copy()
         return dead
+
+    def _start(self, ids: NDArray[Any], scores: NDArray[Any], out: NDArray[Any]) -> int:
+        """Reweigh scores after prompts."""
+        writing = self.steering.writing(self._words, self._slots, *ids.shape)
+        if writing is not None:
+            ids = np.ascontiguousarray(ids, dtype=np.int64)
+            pad = -1 if self._pad is None else self._pad
+            dead = writing.begin(pad, ids.ctypes.data, scores.ctypes.data, out.ctypes.data)
+            if dead > -2:
+                self._writing = writing
+                return dead
+        now = self._started(ids)
+        self._hypotheses, self._read = now, ids.copy()
+        return self.steering.reweigh(now, scores, self._slots, out)
 
     def _parents(self, texts: NDArray[Any]) -> Hypotheses | None:
         """What is known of these texts; None unless all of them have been read."""
@@ -174,7 +210,45 @@ class ConstraintLogitsProcessor(LogitsProcessor):  # type: ignore[misc,unused-ig
         return np.asarray(self._words[ids])
 
 
-# Hugging Face inspects the signature of each processor before each token: this is what it finds, ready
-ConstraintLogitsProcessor.__call__.__signature__ = signature(ConstraintLogitsProcessor.__call__)  # type: ignore[attr-defined]
+class _ReadyCall:
+    """`processor.__call__` as Hugging Face looks at it before each token: with a signature that is ready."""
+
+    __slots__ = ("__signature__", "_processor")
+
+    def __init__(self, processor: ConstraintLogitsProcessor) -> None:
+        self.__signature__ = SIGNATURE
+        self._processor = ref(processor)  # a processor holds large tables, and should go when its name goes
+
+    def __call__(self, input_ids: Any, scores: Any) -> Any:
+        processor = self._processor()
+        assert processor is not None
+        return processor(input_ids, scores)
+
+
+SIGNATURE = signature(_ReadyCall.__call__).replace(
+    parameters=list(signature(_ReadyCall.__call__).parameters.values())[1:]
+)
+
+
+def _as_they_are(input_ids: Any, scores: Any, writing: Writing) -> bool:
+    """Whether these may be the texts with one more token each, and compiled code can read them where they are."""
+    return (
+        input_ids.shape == (writing.n, writing.n_ids + 1)
+        and scores.shape == (writing.n, writing.n_tokens)
+        and scores.dtype is torch.float32
+        and scores.is_cpu
+        and scores.is_contiguous()
+        and input_ids.dtype is torch.int64
+        and input_ids.is_cpu
+        and input_ids.is_contiguous()
+    )
+
+
+def _nothing_possible(text: int) -> NoReturn:
+    raise InputError(
+        f"Text {text + 1}: the language model gives probability zero to every token that the "
+        "constraint allows: remove what forbids tokens before this processor, such as bad_words_ids."
+    )
+
 
 __all__ = ["ConstraintLogitsProcessor"]

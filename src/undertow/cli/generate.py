@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from undertow.cli.common import json_option, markers_option
+from undertow.cli.common import json_option, markers_option, progress_bar
 
 if TYPE_CHECKING:
     from undertow.constraints import Constraint
@@ -62,12 +62,15 @@ def command(model: str, as_json: bool, **given: Any) -> None:
     if given["only_probability"]:
         if constraint is None:
             raise click.UsageError("--probability needs a constraint: --contains, --without, --phrase or --matches.")
-        p = opened.probability(constraint, **around)
+        with progress_bar() as progress:
+            p = opened.probability(constraint, **around, progress=progress)
         click.echo(json.dumps({"probability": p}) if as_json else f"{p:.6g}")
         return
     how = {"method": "best"} if given["best"] else {"n": given["n"] or 5, "random_state": given["seed"]}
     how["markers"] = given["markers"]
-    texts = opened.generate(**around, **how, constraint=constraint, temperature=given["temperature"])
+    how |= {"constraint": constraint, "temperature": given["temperature"]}
+    with progress_bar() as progress:
+        texts = opened.generate(**around, **how, progress=progress)
     if as_json:
         click.echo(json.dumps({"texts": texts}, ensure_ascii=False))
         return

@@ -18,7 +18,8 @@ from undertow.kernels.chain.automaton import NextToken, best_text, log_acceptanc
 from undertow.models.base import encode_sentences
 from undertow.models.hmm.params import BlockParams, Params
 from undertow.models.hmm.queries import state_after
-from undertow.questions.lookahead import Lengths, Plan, check_length, condition, precise, predict, prepare
+from undertow.progress import ProgressFn, ignore
+from undertow.questions.lookahead import Lengths, Plan, check_length, condition, counted, precise, predict, prepare
 from undertow.text.vocabulary import Vocabulary
 
 METHODS = ("sample", "best")
@@ -69,6 +70,7 @@ def probability(
     prefix: Sequence[str],
     suffix: Sequence[str],
     length: int | tuple[int, int],
+    progress: ProgressFn = ignore,
 ) -> float:
     """p(constraint | prefix, suffix, length)."""
     lengths = check_length(length)
@@ -77,7 +79,9 @@ def probability(
     given = context(params, vocabulary, prefix, suffix, lengths)
     allowed = given.possible()
     logs = [
-        log_acceptance(prepare(given.params, vocabulary, c, lengths, given.following, allowed).table, given.start)
+        log_acceptance(
+            prepare(given.params, vocabulary, c, lengths, given.following, allowed, progress).table, given.start
+        )
         for c in (constraint, None)
     ]
     if logs[1] == -np.inf:
@@ -98,6 +102,7 @@ def generate(
     method: str,
     *,
     markers: bool = False,
+    progress: ProgressFn = ignore,
 ) -> list[list[str]]:
     """n texts that satisfy the constraint, as ids translated to words."""
     lengths = check_length(length)
@@ -105,10 +110,13 @@ def generate(
     given = context(params, vocabulary, prefix, suffix, lengths)
     named = constraint.words() if isinstance(constraint, Constraint) else ()
     allowed = given.writable(markers, named)
-    plan = prepare(given.params, vocabulary, constraint, lengths, given.following, allowed)
+    plan = prepare(given.params, vocabulary, constraint, lengths, given.following, allowed, progress)
     if log_acceptance(plan.table, given.start) == -np.inf:
         raise impossible(plan, constraint, lengths)
-    texts = [best(plan, given.start)] if method == "best" else draw(plan, given.start, n, temperature, rng)
+    if method == "best":
+        texts = [best(plan, given.start, progress)]
+    else:
+        texts = draw(plan, given.start, n, temperature, rng, progress)
     return [vocabulary.decode(text) for text in texts]
 
 
@@ -149,12 +157,12 @@ def impossible(plan: Plan, constraint: Constraint | None, lengths: Lengths) -> I
     return InputError(f"No text of {asked} words satisfies {shown}, though others do: give another length.")
 
 
-def best(plan: Plan, start: NDArray[Any]) -> list[int]:
+def best(plan: Plan, start: NDArray[Any], progress: ProgressFn = ignore) -> list[int]:
     """Words of the most probable path of states and words together."""
     n_classes = len(plan.product.emitted)
     largest = [plan.params.largest_emission(plan.classes == c) for c in range(n_classes)]
     emitted = np.maximum(np.stack([p for p, _ in largest]), 0)
-    found = best_text(plan.product, emitted, start, plan.n_steps)
+    found = best_text(plan.product, emitted, start, plan.n_steps, counted("searching", plan.n_steps, progress))
     return [int(largest[c][1][z]) for c, z in zip(found.classes, found.states, strict=True)]
 
 
@@ -170,14 +178,22 @@ class _Text:
         self.filtered: tuple[slice, NDArray[Any]] = (slice(0), np.empty(0))
 
 
-def draw(plan: Plan, start: NDArray[Any], n: int, temperature: float, rng: np.random.Generator) -> list[list[int]]:
+def draw(
+    plan: Plan,
+    start: NDArray[Any],
+    n: int,
+    temperature: float,
+    rng: np.random.Generator,
+    progress: ProgressFn = ignore,
+) -> list[list[int]]:
     """Exact draws; all texts are written together, so that each step looks ahead once for all."""
     texts = [_Text() for _ in range(n)]
     going, predicted = texts, np.broadcast_to(start, (n, len(start)))
-    step = plan.product.step
+    step, done = plan.product.step, counted("writing", plan.n_steps, progress)
     for r in range(plan.n_steps - 1, -1, -1):
         if not going:
             break
+        done(plan.n_steps - 1 - r)
         states = np.unique(step[[text.state for text in going]])
         ahead = (*look(plan.table, r, states), states)
         kept = []

@@ -6,7 +6,7 @@ A `Plan` serves `continuations` (probabilities and texts of the model itself) an
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ from undertow.kernels.chain.inference import ChainParams
 from undertow.kernels.chain.operators import Dense
 from undertow.kernels.types import I64
 from undertow.models.hmm.params import BlockParams, Params, PlainParams
+from undertow.progress import Progress, ProgressFn, ignore
 from undertow.text.vocabulary import Vocabulary
 
 Array = NDArray[Any]
@@ -116,18 +117,27 @@ def prepare(
     lengths: Lengths,
     following: Sequence[int],
     allowed: NDArray[np.bool_],
+    progress: ProgressFn = ignore,
 ) -> Plan:
     """Compile a constraint and look ahead over the texts of these lengths that words `following` come after."""
     classes, automaton = compiled(vocabulary, within(constraint, lengths), allowed)
-    return planned(params, classes, automaton, lengths, end_vector(params, following))
+    return planned(params, classes, automaton, lengths, end_vector(params, following), progress)
 
 
-def planned(params: Params, classes: I64, automaton: Automaton, lengths: Lengths, end: Array) -> Plan:
+def planned(
+    params: Params, classes: I64, automaton: Automaton, lengths: Lengths, end: Array, progress: ProgressFn = ignore
+) -> Plan:
     """Look ahead over the texts of these lengths; `end` (Z,) is the probability of what follows their last state."""
     emitted = np.stack([params.weighted_emission(classes == c) for c in range(automaton.step.shape[1])])
     emitted = emitted.astype(params.initial.dtype)
     product = Product(params.transition, emitted, automaton.step, automaton.accepting, end, lengths.vary)
-    return Plan(params, classes, automaton, product, look_ahead(product, lengths.high), lengths.high)
+    done = counted("looking ahead", lengths.high, progress)
+    return Plan(params, classes, automaton, product, look_ahead(product, lengths.high, done), lengths.high)
+
+
+def counted(stage: str, n_words: int, progress: ProgressFn) -> Callable[[int], None]:
+    """What tells how many of the words are done."""
+    return lambda done: progress(Progress(stage, done, n_words, " words"))
 
 
 def end_vector(params: Params, following: Sequence[int]) -> Array:

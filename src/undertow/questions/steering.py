@@ -18,7 +18,7 @@ from undertow.constraints.kinds import Constraint
 from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError
 from undertow.kernels.chain import steering as kernel
-from undertow.kernels.chain.automaton import look
+from undertow.kernels.chain.automaton import KEPT_NUMBERS, look
 from undertow.kernels.chain.block_operators import BlockLowRank
 from undertow.kernels.chain.blocks import Blocks
 from undertow.kernels.types import F32, I32, I64
@@ -69,7 +69,14 @@ class Steering:
         self.features = kernel.features_of(T.R, T.ET) if isinstance(T, BlockLowRank) else None
         self.scratch = kernel.Scratch()
         self.asked = kernel.Asked(classes, np.flatnonzero(classes > 0), automaton.step)
-        self.ahead = self._kept()
+        with one_blas_thread():
+            self.ahead = self._kept()
+        self.addresses = self._addresses()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A copy has its own arrays, in other places."""
+        self.__dict__.update(state)
+        self.addresses = self._addresses()
 
     def start(self, prompts: Sequence[I64]) -> Hypotheses:
         """Hypotheses after prompts of word ids."""
@@ -127,6 +134,15 @@ class Steering:
         now = self.advance(before, words)
         return now, self.reweigh(now, scores, slots, out)
 
+    def writing(self, words: I64, slots: I32, n: int, n_prompt: int) -> Writing | None:
+        """A place for n texts after prompts of so many tokens, whose words and slots these are; None if it has none.
+
+        There is none for a transition that does not go through features, or look-ahead that was too much to keep.
+        """
+        if self.addresses is None:
+            return None
+        return Writing(self, words, slots, n, n_prompt)
+
     def log_weights(self, hypotheses: Hypotheses) -> F32:
         """(n, V) log p(constraint | text, next word), each row up to a constant."""
         texts, values = self.worth(hypotheses)
@@ -150,14 +166,27 @@ class Steering:
         return out
 
     def _kept(self) -> dict[int, kernel.Ahead]:
-        """By the number r of tokens to come, the look-ahead where it was kept for all that a text can come to."""
-        out, here = {}, np.zeros(1, dtype=np.int64)
+        """By the number r of tokens to come, the look-ahead for all that a text can come to, unless it is much."""
+        out, here, n_numbers = {}, np.zeros(1, dtype=np.int64), 0
         for r in range(self.length - 1, -1, -1):
             here = np.unique(self.asked.step[here])
             states, rows, log_scale = self.plan.table.kept.get(r, (here[:0], None, None))
-            if np.isin(here, states).all():
-                out[r] = self._placed(states, rows, log_scale)
+            if not np.isin(here, states).all():
+                n_numbers += len(here) * self.plan.params.n_states
+                if n_numbers > KEPT_NUMBERS:
+                    continue
+                states, (rows, log_scale) = here, look(self.plan.table, r, here)
+            out[r] = self._placed(states, rows, log_scale)
         return out
+
+    def _addresses(self) -> tuple[I64, I64] | None:
+        """Where the arrays of the model, and of the look-ahead with r tokens to come, are for `Writing`."""
+        if self.features is None or len(self.ahead) < self.length:
+            return None
+        initial = np.asarray(self.plan.params.initial, dtype=np.float32)
+        self._arrays = kernel.model_arrays(self.chain, self.features, self.asked, self.settled, initial)
+        ahead = [kernel.addresses(self.ahead[r], kernel.AHEAD_TYPES) for r in range(self.length)]
+        return kernel.addresses(self._arrays, kernel.MODEL_TYPES), np.stack(ahead)
 
     def _look(self, r: int, states: I64) -> kernel.Ahead:
         """β with r tokens to come, of all states that can follow some states of the automaton."""
@@ -176,6 +205,52 @@ class Steering:
         if not able.any():
             raise InputError("The text can no longer satisfy the constraint: steer it from its first token on.")
         return np.asarray(able, dtype=np.float32)
+
+
+class Writing:
+    """Texts that are written together, a token of each at a time, by one compiled call that is given addresses.
+
+    `begin` and `follow` give what `Steering.step` does, and −3 for texts that are not those of the last call with one
+    token more; −2 and −3 change nothing, and are for `Steering` itself to answer. The calls are given the addresses of
+    token ids (n, n_ids) int64, of scores (n, tokens) float32 and of where to write, all contiguous.
+    """
+
+    def __init__(self, steering: Steering, words: I64, slots: I32, n: int, n_prompt: int) -> None:
+        assert steering.addresses is not None
+        Z, length = steering.plan.params.n_states, steering.length
+        room = kernel.Scratch().reserved(n, steering.tiles.n_slots, Z, steering.asked.step.shape[1])
+        self.texts = kernel.Texts(
+            np.empty((n, n_prompt + length), dtype=np.int64),
+            (np.empty((n, Z), dtype=np.float32), np.empty((n, Z), dtype=np.float32)),
+            (np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)),
+        )
+        self._arrays = kernel.text_arrays(words, slots, room, self.texts)
+        self._steering = steering  # its arrays are read too
+        at, self._ahead = steering.addresses
+        self._at = np.concatenate([at, kernel.addresses(self._arrays, kernel.TEXT_TYPES)])
+        self.n, self.n_ids, self.n_tokens, self.left = n, n_prompt, len(words), length - 1
+        self._turn = 0
+
+    def begin(self, pad: int, ids: int, scores: int, out: int) -> int:
+        """Read the prompts, and reweigh the scores of the first token; `pad` (−1: none) is skipped at the beginning."""
+        return int(kernel.begin(self._at, self._ahead, self.left, self.n_ids, pad, ids, scores, out))
+
+    def follow(self, ids: int, scores: int, out: int) -> int:
+        """One more token of each text, and the scores of the next one."""
+        left, n_ids, turn = self.left - 1, self.n_ids + 1, self._turn
+        done = int(kernel.follow(self._at, self._ahead, left, n_ids, turn, ids, scores, out))
+        if done > -2:
+            self.left, self.n_ids, self._turn = left, n_ids, 1 - turn
+        return done
+
+    def hypotheses(self) -> Hypotheses:
+        """What is known of the texts now."""
+        _, predicted, states = self.texts
+        return Hypotheses(predicted[self._turn], states[self._turn], self._steering.length - 1 - self.left)
+
+    def read(self) -> I64:
+        """(n, tokens) the texts so far."""
+        return self.texts.read[:, : self.n_ids]
 
 
 def _blocks(params: Params) -> tuple[Blocks, F32]:

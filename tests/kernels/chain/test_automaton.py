@@ -10,6 +10,8 @@ import pytest
 import hmm_models
 from oracles.hmm_paths import all_paths, enumerate_joint_paths
 from oracles.texts import product_acceptance
+from undertow.errors import InputError
+from undertow.kernels.chain import automaton
 from undertow.kernels.chain.automaton import (
     Product,
     best_text,
@@ -162,3 +164,92 @@ def test_many_rare_words_do_not_underflow() -> None:
     product = Product(T, emitted, step, np.arange(k + 1) == k, np.ones(4, dtype=np.float32))
     found = log_acceptance(look_ahead(product, k), np.full(4, 0.25, dtype=np.float32))
     np.testing.assert_allclose(found, k * np.log(1e-9), rtol=1e-5)
+
+
+# --- long texts -----------------------------------------------------------------------------------------
+
+EVEN = (np.array([[1, 0], [0, 1]]), np.array([True, False]))  # class 0 an even number of times
+FREE = (np.array([[0, 0]]), np.array([True]))  # one state: any text of these words
+IN_TURN = (np.array([[1, 1], [0, 0]]), np.array([True, False]))  # an even number of words: states are possible in turn
+ONCE = (np.array([[0, 1], [1, 1]]), np.array([False, True]))  # class 1 occurs
+
+
+def long_product(kind: str, reads, stay: float = 0.0, rare: float = 1.0):
+    """The chain of `random_product` with two classes of words; `stay` is added to the diagonal of a dense one."""
+    product, start, T, _ = random_product(kind, seed=3)
+    if stay:
+        T = (1 - stay) * T + stay * np.eye(8)
+        product = product._replace(transition=Dense(T))
+    emitted = np.stack([product.emitted[0] + product.emitted[1] * (1 - rare), product.emitted[1] * rare])
+    return product._replace(emitted=emitted, step=reads[0], accepting=reads[1]), start, T
+
+
+def assert_same_look_ahead(product, T, n: int, far: list[int], rtol: float) -> None:
+    """Weights of the next word far from the end are those of powers of the dense product."""
+    table = look_ahead(product, n)
+    Q = len(product.step)
+    for r in far:
+        states = np.flatnonzero(table.rows[r] >= 0)
+        beta, log_scale = look(table, r, states)
+        found = beta * np.exp(log_scale - log_scale.max())[:, None]
+        expected = np.empty((len(states), 8))
+        for i, q in enumerate(states.tolist()):
+            order = np.array([q, *[s for s in range(Q) if s != q]])
+            step = np.argsort(order)[product.step[order]]
+            for z in range(8):
+                emitted = product.emitted.astype(float)
+                expected[i, z] = product_acceptance(T[z], T, emitted, step, product.accepting[order], product.end, r)
+        np.testing.assert_allclose(found / found.max(), expected / expected.max(), rtol=rtol)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("reads", [FREE, EVEN, IN_TURN, ONCE], ids=["free", "even", "in turn", "once"])
+def test_look_ahead_far_from_the_end(kind: str, reads) -> None:
+    product, start, T = long_product(kind, reads)
+    assert_same_look_ahead(product, T, 200, [15, 16, 17, 40, 65, 128, 198, 199], 30 * tolerance(product))
+    expected = product_acceptance(start, T, product.emitted.astype(float), *reads, product.end, 200)
+    found = log_acceptance(look_ahead(product, 200), start)
+    np.testing.assert_allclose(found, np.log(expected), rtol=tolerance(product))
+
+
+@pytest.mark.parametrize("stay", [0.0, 0.99, 0.99999])
+@pytest.mark.parametrize("rare", [1.0, 1e-5, 1e-9])
+@pytest.mark.parametrize("reads", [FREE, ONCE], ids=["free", "once"])
+def test_look_ahead_that_changes_slowly_is_not_taken_for_settled(stay: float, rare: float, reads) -> None:
+    product, _, T = long_product("dense", reads, stay, rare)
+    assert_same_look_ahead(product, T, 300, [60, 100, 299], 1e-8)
+
+
+@pytest.mark.parametrize("p", [1e-2, 1e-5, 1e-8])
+def test_a_rare_word_in_a_long_text(p: float) -> None:
+    """All states are alike, so that rows differ in their scales only: 1 − (1 − p)^n."""
+    emitted = np.array([[1 - p] * 4, [p] * 4], dtype=np.float32)
+    T = Dense(np.full((4, 4), 0.25, dtype=np.float32))
+    product = Product(T, emitted, *ONCE, np.ones(4, dtype=np.float32))
+    for n in (20, 40, 3000):
+        found = np.exp(log_acceptance(look_ahead(product, n), np.full(4, 0.25, dtype=np.float32)))
+        np.testing.assert_allclose(found, -np.expm1(n * np.log1p(-p)), rtol=3e-4)
+
+
+def test_far_from_the_end_the_look_ahead_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a text of 5,000 words needs as many products as one of a hundred; one that does not fit is refused."""
+    product, _, _ = long_product("pairs", FREE)
+    calls = []
+    pull = type(product.transition).pull
+    monkeypatch.setattr(type(product.transition), "pull", lambda T, m: calls.append(len(m)) or pull(T, m))
+    table = look_ahead(product, 5000)
+    assert len(calls) <= 64 and len(table.values) == 5000
+    monkeypatch.setattr(automaton, "MAX_NUMBERS", 8 * 1100)
+    assert look_ahead(product, 5000).values[4999] is not None  # it would not fit, and need not
+    slow, _, _ = long_product("dense", FREE, 0.99999)
+    with pytest.raises(InputError, match="does not fit into 2 GB"):
+        look_ahead(slow, 5000)
+
+
+def test_how_far_it_is_told() -> None:
+    told: list[int] = []
+    product, start, _ = long_product("dense", ONCE)
+    look_ahead(product, 12, told.append)
+    assert told == list(range(13))
+    best_text(product, product.emitted, start, 12, told.append)
+    assert told[13:] == list(range(12))

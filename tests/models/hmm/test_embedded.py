@@ -7,18 +7,22 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from contract.cases import SENTENCES
+from oracles.embedded_chain import left_out_shares
 from undertow import HMM, Corpus
 from undertow.engine import Serial, Threads
 from undertow.kernels.chain.embeddings import Adam, Embeddings, chain_tables
 from undertow.models.hmm import embedded
 from undertow.models.hmm.embedded import (
     EmbeddedState,
+    UnknownWords,
     WordOrder,
     as_params,
     draw_states,
     final_sizes,
+    pairs_in,
     split_states,
     text_batches,
+    unknown_shares,
 )
 
 BLOCK = np.array([1, 0, -1, 2, 1, 0, 2], dtype=np.int32)  # the third word is not in the text
@@ -116,16 +120,92 @@ def test_dropped_states_leave_each_block_one() -> None:
 def test_batches_hold_all_of_the_text(carry: bool) -> None:
     corpus = Corpus.from_sentences(SENTENCES)
     n_words = len(corpus.vocabulary)
-    order = WordOrder.of((np.arange(n_words) % 3).astype(np.int32), corpus.vocabulary.words)
+    order = WordOrder.of((np.arange(n_words) % 7).astype(np.int32), corpus.vocabulary.words)
     batches = text_batches(corpus, 20, carry, order)
     assert len(batches) > 2
-    ids = np.concatenate([part.ids for b in batches for part in b.parts])
+    ids = np.concatenate([part.ids for b in batches for part in b])
     assert_array_equal(order.ids[ids], corpus.ids)
     for batch in batches:
-        for part in batch.parts:
-            block = np.repeat(np.arange(3), order.per_block)[part.ids]
+        seen = pairs_in(batch, order)
+        for part in batch:
+            block = np.repeat(np.arange(7), order.per_block)[part.ids]
             for low, high in zip(part.bounds[:-1], part.bounds[1:], strict=True):
-                assert batch.seen[block[low : high - 1], block[low + 1 : high]].all()
+                assert seen[block[low : high - 1], block[low + 1 : high]].all()
+
+
+# --- unknown words --------------------------------------------------------------------------------------
+
+
+def growing_text(n: int, seed: int = 0) -> list[list[str]]:
+    """Words as frequent as 1 / rank, some of them for a while only: always new ones."""
+    rng = np.random.default_rng(seed)
+    p = 1 / np.arange(1, 301)
+    common = rng.choice(300, size=(n, 9), p=p / p.sum())
+    return [[f"w{w}" for w in row] + [f"t{i // 8}.{rng.integers(3)}"] for i, row in enumerate(common.tolist())]
+
+
+@pytest.mark.parametrize("min_count", [2, 4])
+@pytest.mark.parametrize("classes", [False, True])
+def test_shares_of_unknown_words_by_leaving_out_parts(min_count: int, classes: bool) -> None:
+    corpus = Corpus.from_sentences(growing_text(600), min_count=min_count, unknown_classes=classes)
+    expected = left_out_shares(corpus.ids.tolist(), len(corpus.vocabulary), corpus.vocabulary.n_special, 10)
+    found = unknown_shares(corpus)
+    assert_allclose(found, expected, rtol=1e-12)
+    assert found.max() > 0.5 and (found[: corpus.vocabulary.n_special] == 0).all()
+    assert found[corpus.vocabulary.id("w0")] < 0.05
+
+
+def test_shares_foretell_the_unknown_words_of_new_text() -> None:
+    text = growing_text(1200)
+    corpus = Corpus.from_sentences(text[:1000], min_count=3)
+    new = Corpus.from_sentences(text[1000:], vocabulary=corpus.vocabulary)
+    counts = corpus.vocabulary.counts
+    foretold = (counts[0] + (unknown_shares(corpus) * counts).sum()) / corpus.n_tokens
+    true = np.mean(np.asarray(new.ids) == 0)
+    assert counts[0] / corpus.n_tokens < 0.03 and true > 0.1
+    assert_allclose(foretold, true, rtol=0.15)
+
+
+def test_little_text_says_little_of_new_words() -> None:
+    one, none = (Corpus.from_sentences([["a"]], min_count=n) for n in (1, 2))
+    assert_allclose(unknown_shares(one), [0, 0.5])  # never seen where one was expected
+    assert_array_equal(unknown_shares(none), [0])
+    often = Corpus.from_sentences([[f"w{i}"] * 50 for i in range(40)])
+    assert_allclose(unknown_shares(often)[1:], 0.9)  # each in a part of its own: a tenth still teaches the word
+
+
+def test_words_are_read_as_their_class_of_unknown_words() -> None:
+    sentences = [*growing_text(600), ["GFP", "runs"]]
+    corpus = Corpus.from_sentences(sentences, min_count=4, unknown_classes=True)
+    words = corpus.vocabulary
+    block = np.where(words.counts > 0, np.arange(len(words)) % 3, -1).astype(np.int32)
+    order = WordOrder.of(block, words.words)
+    unknown = UnknownWords.of(corpus, order, block)
+    rng, ids = np.random.default_rng(0), order.row[np.asarray(corpus.ids)]
+    read = np.array([unknown.read(ids, rng) for _ in range(40)])
+    changed = read != ids
+    assert_array_equal(order.ids[read[changed]], words.fallback()[np.tile(corpus.ids, (40, 1))[changed]])
+    assert_allclose(changed.mean(), unknown.share[ids].mean(), rtol=0.05)
+    none = UnknownWords.of(corpus, order, np.where(np.arange(len(words)) < words.n_special, -1, block).astype(np.int32))
+    assert (none.share == 0).all()  # a text without unknown words teaches nothing about them
+
+
+def test_unknown_words_are_as_probable_as_in_new_text(monkeypatch) -> None:
+    text = growing_text(1200)
+    corpus = Corpus.from_sentences(text[:1000], min_count=3)
+    new = Corpus.from_sentences(text[1000:], vocabulary=corpus.vocabulary)
+    options = {"n_states": 16, "n_blocks": 8, "parameterization": "neural", "width": 8, "batch_tokens": 500}
+
+    def fitted() -> tuple[float, float]:
+        """The probability of the unknown word where it stands in new text, and the score of that text."""
+        model = HMM(**options, n_iter=10, random_state=0).fit(corpus)
+        p = np.exp(np.concatenate(model.log_probabilities(new)))
+        return float(p[np.asarray(new.ids) == 0].mean()), model.score(new)
+
+    p, score = fitted()
+    monkeypatch.setattr(embedded, "unknown_shares", lambda corpus: np.zeros(len(corpus.vocabulary)))
+    p_without, score_without = fitted()
+    assert p > 2 * p_without and score > score_without + 0.1
 
 
 def text_with_classes(n: int, seed: int) -> list[list[str]]:
@@ -156,12 +236,11 @@ def test_the_rate_falls_along_a_cosine() -> None:
 def test_a_step_is_that_of_the_whole_batch() -> None:
     """A batch in parts, its gradient for each token; against the same text in one part."""
     order, text = WordOrder.of(BLOCK, WORDS), np.array([0, 3, 5, 4, 1, 2, 5, 0, 3], dtype=np.uint32)
-    bounds, seen, kept = np.array([0, 3, 5, 9]), np.ones((3, 3), dtype=bool), np.arange(6)
+    bounds, kept = np.array([0, 3, 5, 9]), np.arange(6)
     whole = [embedded.Shard(text, bounds)]
     parts = [embedded.Shard(text[:5], bounds[:3]), embedded.Shard(text[5:], bounds[2:] - 5)]
     results = []
-    for shards in (whole, parts, parts * 2):
-        batch = embedded.TextBatch(shards, seen)
+    for batch in (whole, parts, parts * 2):
         state, stats = embedded.gradient_step(some_state(), order, batch, kept, 0.01, None, 1)
         results.append((state, stats.n_tokens))
     assert [n for _, n in results] == [9, 9, 18]

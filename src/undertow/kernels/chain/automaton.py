@@ -10,7 +10,8 @@ is the probability that the rest is accepted (times that of what follows the tex
 length up to r, accepting(q) end(z) is added at every r. A transition through F features keeps β as F numbers for each
 (r, q), from which the Z are made again when they are needed.
 
-Each row (r, q) has its own scale: asking for ten rare words must not underflow.
+Each row (r, q) has its own scale: asking for ten rare words must not underflow. Far from the end of a long text these
+rows no longer change, but for their scales: then the rest of the table is the last row, and costs nothing.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ from undertow.kernels.types import F64, I64
 
 Array = NDArray[Any]
 MAX_NUMBERS = 1 << 29  # of the look-ahead tables: 2 GB
+FIRST_COMPARED = 16  # rows so far from the end of the text, and twice as far and so on, are compared with those halfway
+SETTLED_BY = 1024  # a table that does not fit is refused if its rows still change so far from the end
+ROUNDING = 8  # differences of so many units of rounding are none
 KEPT_NUMBERS = 1 << 24  # of β of all states, kept where they were needed once: 64 MB
 
 
@@ -71,20 +75,26 @@ def _halves(T: Any) -> tuple[Callable[[Array], Array], Callable[[Array], Array],
     return T.pull, (lambda beta: beta), T.n_states
 
 
-def look_ahead(product: Product, n_steps: int) -> LookAhead:
-    """β for texts of n_steps tokens (at most so many with `any_length`) from the automaton's first state."""
+def look_ahead(product: Product, n_steps: int, done: Callable[[int], None] | None = None) -> LookAhead:
+    """β for texts of n_steps tokens (at most so many with `any_length`) from the automaton's first state.
+
+    `done` is called with the number of tokens that are done, before each.
+    """
     gather, _, width = _halves(product.transition)
     Q = len(product.step)
-    needed = _needed(product, n_steps)
-    if int(needed.sum()) * width > MAX_NUMBERS:
-        raise InputError(
-            f"The look-ahead over {n_steps} words, {Q} automaton states and {product.transition.n_states:,} model "
-            "states does not fit into 2 GB: ask for fewer words or a simpler constraint."
-        )
+    reached, alive = _reached(product, n_steps), _alive(product, n_steps)
+    needed = reached & alive
+    fits = int(needed.sum()) * width <= MAX_NUMBERS
+    if not fits and int(needed[:SETTLED_BY].sum()) * width > MAX_NUMBERS:
+        raise _too_large(product, n_steps)
     rows = np.full((n_steps, Q), -1, dtype=np.int64)
     log_scale = np.full((n_steps, Q), -np.inf)
     table = LookAhead(product, [], rows, log_scale, {}, {})
     for r in range(n_steps):
+        if r == SETTLED_BY and not fits:
+            raise _too_large(product, n_steps)
+        if done is not None:
+            done(r)
         if r == 0:
             table.values.append(np.empty((0, width), dtype=product.emitted.dtype))
             continue
@@ -96,12 +106,60 @@ def look_ahead(product: Product, n_steps: int) -> LookAhead:
         rows[r, states[kept]] = np.arange(int(kept.sum()))
         log_scale[r, states[kept]] = scales[kept] + np.log(largest[kept])
         table.values.append(np.ascontiguousarray(values[kept] / largest[kept, None]))
+        if r >= FIRST_COMPARED and r & (r - 1) == 0 and _settled(table, r, needed, alive):
+            _repeat(table, r)
+            break
+    if done is not None:
+        done(n_steps)
     return table
 
 
-def _needed(product: Product, n_steps: int) -> NDArray[np.bool_]:
-    """(n, Q) the automaton's states that a text can be in with r tokens to come, and still be accepted from."""
-    step, accepting = product.step, product.accepting
+def _too_large(product: Product, n_steps: int) -> InputError:
+    return InputError(
+        f"The look-ahead over {n_steps} words, {len(product.step)} automaton states and "
+        f"{product.transition.n_states:,} model states does not fit into 2 GB: ask for fewer words or a simpler "
+        "constraint."
+    )
+
+
+def _settled(table: LookAhead, r: int, needed: NDArray[np.bool_], alive: NDArray[np.bool_]) -> bool:
+    """Whether β_r is that of r/2 up to one factor, and will be with more tokens to come.
+
+    They are compared at twice the distance, because steps can be smaller than rounding and still lead far.
+    """
+    if table.product.any_length:
+        return False
+    half, here = r // 2, needed[r]
+    if not (needed[half:r] == here).all() or (needed[r:] & ~here).any() or not (alive[half:] == alive[half]).all():
+        return False
+    if not (table.rows[half, here] == table.rows[r, here]).all():
+        return False
+    enough = ROUNDING * float(np.finfo(table.product.emitted.dtype).eps)
+    new, old = table.values[r], table.values[half]
+    known = table.rows[r] >= 0
+    grown = table.log_scale[r, known] - table.log_scale[half, known]
+    if len(grown) and np.ptp(grown) > enough:
+        return False
+    return bool((np.abs(new - old) <= enough * np.maximum(new, old)).all())
+
+
+def _repeat(table: LookAhead, r: int) -> None:
+    """Let β of all tokens further from the end than r be that of r; each one more grows it by the same factor."""
+    n, half = len(table.rows), r // 2
+    known = table.rows[r] >= 0
+    each = (table.log_scale[r, known] - table.log_scale[half, known]) / (r - half)
+    table.values.extend([table.values[r]] * (n - 1 - r))
+    table.rows[r + 1 :] = table.rows[r]
+    table.log_scale[r + 1 :, known] = table.log_scale[r, known] + np.arange(1, n - r)[:, None] * each
+    if r - 1 in table.kept:  # what the states are worth, ready for those who ask again and again
+        targets, beta, _ = table.kept[r - 1]
+        for later in range(r, n):
+            table.kept[later] = targets, beta, table.log_scale[later, targets]
+
+
+def _reached(product: Product, n_steps: int) -> NDArray[np.bool_]:
+    """(n, Q) the automaton's states that a text can be in with r tokens to come."""
+    step = product.step
     out = np.zeros((n_steps, len(step)), dtype=bool)
     here = np.zeros(len(step), dtype=bool)
     here[0] = True
@@ -110,9 +168,17 @@ def _needed(product: Product, n_steps: int) -> NDArray[np.bool_]:
         after = np.zeros_like(here)
         after[step[here][:, possible].ravel()] = True
         out[r] = here = after
+    return out
+
+
+def _alive(product: Product, n_steps: int) -> NDArray[np.bool_]:
+    """(n, Q) the automaton's states from which a text can still be accepted with r tokens to come."""
+    step, accepting = product.step, product.accepting
+    possible = product.emitted.any(axis=1)
+    out = np.zeros((n_steps, len(step)), dtype=bool)
     alive = accepting.copy()
     for r in range(n_steps):
-        out[r] &= alive
+        out[r] = alive
         alive = np.asarray(alive[step[:, possible]].any(axis=1))
         if product.any_length:
             alive |= accepting
@@ -238,7 +304,13 @@ def _scores(T: Any) -> Any:
         return LogScores(np.zeros(1), np.log(np.asarray(T.dense(), dtype=np.float64)), np.zeros((1, 1)))
 
 
-def best_text(product: Product, best_emitted: Array, predicted: Array, n_steps: int) -> BestText:
+def best_text(
+    product: Product,
+    best_emitted: Array,
+    predicted: Array,
+    n_steps: int,
+    done: Callable[[int], None] | None = None,
+) -> BestText:
     """The accepted text whose joint probability with its states is largest, by Viterbi on pairs (q, z).
 
     best_emitted (C, Z) is the probability of the most probable word of each class. With a transition through features
@@ -248,11 +320,13 @@ def best_text(product: Product, best_emitted: Array, predicted: Array, n_steps: 
     with np.errstate(divide="ignore"):
         words, end = np.log(best_emitted.astype(np.float64)), np.log(np.asarray(product.end, dtype=np.float64))
         before = np.log(np.asarray(predicted, dtype=np.float64))
-    needed = _needed(product, n_steps)
+    needed = _reached(product, n_steps) & _alive(product, n_steps)
     arrivals = {0: (before, np.zeros(Z, dtype=np.int32))}  # by the automaton's state before the token
     trace: list[dict[int, tuple[I64, I64, Array]]] = []
     best, best_at = -np.inf, (-1, -1, -1)
     for t in range(n_steps):
+        if done is not None:
+            done(t)
         found: dict[int, tuple[Array, I64, I64, Array]] = {}
         for q, (score, came) in arrivals.items():
             for c in range(len(words)):

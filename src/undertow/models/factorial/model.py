@@ -67,6 +67,7 @@ from undertow.models.fitting import (
     run_iterations,
     split_text,
 )
+from undertow.progress import ProgressFn, ignore
 from undertow.tables import Table
 from undertow.text.corpus import Corpus
 from undertow.text.tokenizer import checked_sentences
@@ -1007,6 +1008,7 @@ class FactorialHMM(Estimator):
         prefix: Sequence[str] = (),
         suffix: Sequence[str] = (),
         length: int | tuple[int, int] = 12,
+        progress: ProgressFn = ignore,
     ) -> float:
         """Exact probability that a continuation satisfies a constraint, by the chain of the joint states.
 
@@ -1018,6 +1020,8 @@ class FactorialHMM(Estimator):
             Tokens before and after the continuation.
         length
             Number of words, or a pair (least, largest), as in `HMM.probability`.
+        progress
+            As in `HMM.probability`.
 
         Returns
         -------
@@ -1033,7 +1037,7 @@ class FactorialHMM(Estimator):
         from undertow.questions.continuations import probability
 
         params: Any = self._chain().params
-        return probability(params, self.vocabulary_, constraint, prefix, suffix, length)
+        return probability(params, self.vocabulary_, constraint, prefix, suffix, length, progress)
 
     def generate(
         self,
@@ -1047,6 +1051,7 @@ class FactorialHMM(Estimator):
         method: str = "sample",
         markers: bool = False,
         random_state: int | np.random.Generator | None = None,
+        progress: ProgressFn = ignore,
     ) -> list[list[str]]:
         """Continuations that satisfy a constraint, drawn exactly from the model given that they do.
 
@@ -1064,6 +1069,8 @@ class FactorialHMM(Estimator):
             As in `HMM.generate`.
         random_state
             Seed or generator; None draws anew each time.
+        progress
+            As in `HMM.generate`.
 
         Returns
         -------
@@ -1081,7 +1088,8 @@ class FactorialHMM(Estimator):
         params: Any = self._chain().params
         rng = check_random_state(random_state)
         around = (prefix, suffix, length)
-        return generate(params, self.vocabulary_, rng, *around, constraint, n, temperature, method, markers=markers)
+        shown: dict[str, Any] = {"markers": markers, "progress": progress}
+        return generate(params, self.vocabulary_, rng, *around, constraint, n, temperature, method, **shown)
 
     # --- saving -----------------------------------------------------------------------------------------
 

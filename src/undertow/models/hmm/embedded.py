@@ -10,6 +10,10 @@ read by some of the states only, drawn at random, so that no state can rely on a
 3. Epochs over batches of text: the tables of the kept states, an E-step of the batch, one step of Adam by Fisher's
    identity.
 
+New text has more unknown words than the text that the vocabulary was taken from, and rare words are rarer there. So in
+step 3 some tokens of rare words, drawn at random, are read as the unknown word, as many as the text itself says when
+parts of it are left out (`unknown_shares`). Without that the model gives unknown words half of their probability.
+
 The result is ordinary tables: queries, saving and loading are those of any other HMM.
 """
 
@@ -54,6 +58,8 @@ IMITATION_DRAWS, STEPS_PER_DRAW = 20, 4  # gradient steps towards the counts of 
 RATE, LAST_RATE = 5e-3, 1e-4  # of Adam; it falls along a cosine
 DECAY = 1.0
 SPLIT_NOISE = 0.1  # of the vectors' standard deviation
+LEFT_OUT_PARTS = 10  # of the text, each left out in turn to see how often words are new
+MOST_UNKNOWN = 0.9  # of the tokens of a word: the rest still teaches the word itself
 PARTS = 2  # of a batch, for two threads; fixed, so that the bits do not depend on the number of threads
 
 
@@ -172,27 +178,70 @@ def draw_states(first: I64, dropout: float, rng: np.random.Generator) -> I64:
     return np.concatenate(draws)
 
 
+# --- unknown words --------------------------------------------------------------------------------------
+
+
+class UnknownWords(NamedTuple):
+    """How tokens of known words are read as unknown ones, by rows of words."""
+
+    share: F64  # (rows,) of the tokens of each word
+    instead: NDArray[np.uint32]  # (rows,) the row of the unknown word, or of the class of unknown words
+
+    @classmethod
+    def of(cls, corpus: Corpus, order: WordOrder, word_block: NDArray[np.int32]) -> UnknownWords:
+        instead = corpus.vocabulary.fallback()
+        share = np.where(word_block[instead] >= 0, unknown_shares(corpus), 0.0)  # the text must have unknown words
+        return cls(share[order.ids], order.row[instead[order.ids]])
+
+    def read(self, ids: NDArray[np.uint32], rng: np.random.Generator) -> NDArray[np.uint32]:
+        """Rows of words, some of them replaced."""
+        return np.where(rng.random(len(ids)) < self.share[ids], self.instead[ids], ids)
+
+
+def unknown_shares(corpus: Corpus) -> F64:
+    """(V,) the share of each word's tokens that should have been unknown words, for new text to be as expected.
+
+    By deleted estimation: each of ten parts of the text is left out in turn. Words that j of the other parts have, c
+    times in all, should come c / 9 times in it. They come less often; what they lack in all such parts is the share of
+    words that j of ten parts have (one more token is added to both, for little text). A word is known to the other
+    parts if they have it as often as the rarest word of the vocabulary.
+    """
+    K, vocabulary = LEFT_OUT_PARTS, corpus.vocabulary
+    edges = np.linspace(0, corpus.n_tokens, K + 1).astype(np.int64)
+    inside = np.stack([np.bincount(ids, minlength=len(vocabulary)) for ids in np.split(corpus.ids, edges[1:-1])])
+    inside[:, : vocabulary.n_special] = 0
+    total, n_parts = inside.sum(axis=0), (inside > 0).sum(axis=0)
+    least = total[total > 0].min(initial=corpus.n_tokens)
+    found, expected = np.zeros(K), np.zeros(K)
+    for part in inside:
+        others = total - part
+        known = others >= least
+        group = (n_parts - (part > 0))[known]
+        found += np.bincount(group, weights=part[known], minlength=K)
+        expected += np.bincount(group, weights=others[known] / (K - 1), minlength=K)
+    lacking = np.clip(1 - (found + 1) / (expected + 1), 0, MOST_UNKNOWN)
+    return np.where(total > 0, lacking[np.minimum(n_parts, K - 1)], 0.0)
+
+
 # --- text -----------------------------------------------------------------------------------------------
 
 
-class TextBatch(NamedTuple):
-    """Sentences over rows of words, in parts for the threads, and which pairs of blocks they have."""
-
-    parts: list[Shard]
-    seen: NDArray[np.bool_]  # (G, G)
+Batch = list[Shard]  # sentences over rows of words, in parts for the threads
 
 
-def text_batches(corpus: Corpus, batch_tokens: int, carry: bool, order: WordOrder) -> list[TextBatch]:
+def text_batches(corpus: Corpus, batch_tokens: int, carry: bool, order: WordOrder) -> list[Batch]:
     """The text in batches of whole sentences; with `carry`, of sequences that are cut anywhere."""
     chunks = split_chunks(corpus, max(1, round(corpus.n_tokens / batch_tokens)), carry)
-    block, G, out = np.repeat(np.arange(len(order.per_block)), order.per_block), len(order.per_block), []
-    for chunk in chunks:
-        parts = [part for shard in chunk for part in _parts(shard, order.row)]
-        seen = np.zeros((G, G), dtype=bool)
-        for part in parts:  # pairs across two sentences too, which do no harm
-            seen[block[part.ids[:-1]], block[part.ids[1:]]] = True
-        out.append(TextBatch(parts, seen))
-    return out
+    return [[part for shard in chunk for part in _parts(shard, order.row)] for chunk in chunks]
+
+
+def pairs_in(batch: Batch, order: WordOrder) -> NDArray[np.bool_]:
+    """(G, G) which blocks follow each other in a batch."""
+    G = len(order.per_block)
+    block, seen = np.repeat(np.arange(G), order.per_block), np.zeros((G, G), dtype=bool)
+    for part in batch:  # pairs across two sentences too, which do no harm
+        seen[block[part.ids[:-1]], block[part.ids[1:]]] = True
+    return seen
 
 
 def _parts(shard: Shard, row: NDArray[np.uint32]) -> Iterator[Shard]:
@@ -353,17 +402,17 @@ def rate_at(progress: float) -> float:
 def gradient_step(
     state: EmbeddedState,
     order: WordOrder,
-    batch: TextBatch,
+    batch: Batch,
     kept: I64,
     rate: float,
     engine: Engine | None,
     n_threads: int,
 ) -> tuple[EmbeddedState, BlockStats]:
     """One step by the gradient of a batch under the kept states."""
-    layout = order.layout(np.diff(np.searchsorted(kept, state.first)), batch.seen)
+    layout = order.layout(np.diff(np.searchsorted(kept, state.first)), pairs_in(batch, order))
     part = state.weights.of_states(kept)
     tables = chain_tables(part, layout, n_threads)
-    stats = map_reduce(partial(_statistics, *tables[:3], layout.blocks), batch.parts, _add, engine=engine)
+    stats = map_reduce(partial(_statistics, *tables[:3], layout.blocks), batch, _add, engine=engine)
     counts = ExpectedCounts(stats.pairs, stats.emission, stats.initial)
     gradient = log_likelihood_gradient(part, layout, tables, counts, n_threads)
     adam = state.adam.ascend(state.weights, gradient, kept, 1 / stats.n_tokens, rate, DECAY, n_threads)
@@ -390,17 +439,22 @@ def embedded_epochs(
     n_threads: int,
     validation: Sequence[Shard] = (),
 ) -> Iterator[Iteration[Params]]:
-    """Epochs over the batches in random order. The objective is the log-likelihood of a token with dropped states."""
+    """Epochs over the batches in random order.
+
+    The objective is the log-likelihood of a token with dropped states, some rare words being read as unknown ones.
+    """
     order = WordOrder.of(state.word_block, corpus.vocabulary.words)
     unseen = unseen_mass(corpus.vocabulary.counts, options.smoothing)
     batches = text_batches(corpus, options.batch_tokens, options.carry, order)
+    unknown = UnknownWords.of(corpus, order, state.word_block)
     n_steps = options.n_iter * len(batches)
     for epoch in range(state.n_done, options.n_iter):
         log_likelihood, n_tokens = 0.0, 0
         for i, b in enumerate(rng.permutation(len(batches)).tolist()):
             rate = rate_at((epoch * len(batches) + i) / n_steps)
             kept = draw_states(state.first, options.dropout, rng)
-            state, stats = gradient_step(state, order, batches[b], kept, rate, engine, n_threads)
+            batch = [part._replace(ids=unknown.read(part.ids, rng)) for part in batches[b]]
+            state, stats = gradient_step(state, order, batch, kept, rate, engine, n_threads)
             log_likelihood, n_tokens = log_likelihood + stats.log_likelihood, n_tokens + stats.n_tokens
         state = state._replace(n_done=epoch + 1)
         params = as_params(state, order, unseen, n_threads)

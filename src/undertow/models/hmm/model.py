@@ -64,6 +64,7 @@ from undertow.models.hmm.init import MIN_STATES_FOR_BLOCKS, EMStart, choose_bloc
 from undertow.models.hmm.initial_counts import INITS
 from undertow.models.hmm.params import Emission, Params
 from undertow.models.hmm.partial import HMMStats, SeenText, continuation
+from undertow.progress import ProgressFn, ignore
 from undertow.tables import Table
 from undertow.text.corpus import Corpus
 from undertow.text.lag_counts import LagCounts
@@ -1014,6 +1015,7 @@ class HMM(Estimator):
         prefix: Sequence[str] = (),
         suffix: Sequence[str] = (),
         length: int | tuple[int, int] = 12,
+        progress: ProgressFn = ignore,
     ) -> float:
         """Exact probability that a continuation satisfies a constraint.
 
@@ -1029,6 +1031,8 @@ class HMM(Estimator):
         length
             Number of words, or a pair (least, largest). With a pair the sentence ends after the suffix, if the model
             has a boundary word; otherwise all lengths are equally probable beforehand.
+        progress
+            Called with a `Progress` before each word that is looked ahead over.
 
         Returns
         -------
@@ -1051,7 +1055,7 @@ class HMM(Estimator):
         self._check_fitted()
         from undertow.questions.continuations import probability
 
-        return probability(self.params_, self.vocabulary_, constraint, prefix, suffix, length)
+        return probability(self.params_, self.vocabulary_, constraint, prefix, suffix, length, progress)
 
     @one_blas_thread()
     def generate(
@@ -1066,6 +1070,7 @@ class HMM(Estimator):
         method: str = "sample",
         markers: bool = False,
         random_state: int | np.random.Generator | None = None,
+        progress: ProgressFn = ignore,
     ) -> list[list[str]]:
         """Continuations that satisfy a constraint, drawn exactly from the model given that they do.
 
@@ -1089,6 +1094,8 @@ class HMM(Estimator):
             Whether the unknown word and classes of unknown words may be written.
         random_state
             Seed or generator; None draws differently each time.
+        progress
+            Called with a `Progress` before each word that is looked ahead over, and before each that is written.
 
         Returns
         -------
@@ -1115,9 +1122,8 @@ class HMM(Estimator):
 
         rng = check_random_state(random_state)
         around = (prefix, suffix, length)
-        return generate(
-            self.params_, self.vocabulary_, rng, *around, constraint, n, temperature, method, markers=markers
-        )
+        shown: dict[str, Any] = {"markers": markers, "progress": progress}
+        return generate(self.params_, self.vocabulary_, rng, *around, constraint, n, temperature, method, **shown)
 
     # --- states -----------------------------------------------------------------------------------------
 
