@@ -185,6 +185,21 @@ def test_texts_that_change_on_the_way(through_features: HMM, rows: list[int]) ->
     np.testing.assert_array_equal(again, begun)
 
 
+@pytest.mark.parametrize("wrong", [V, -1, 10**12])
+@pytest.mark.parametrize("when", ["prompt", "later"])
+def test_ids_that_are_no_tokens_are_refused(hmm: HMM, wrong: int, when: str) -> None:
+    processor = ConstraintLogitsProcessor(hmm, Contains("7"), length=5)
+    ids, scores = torch.tensor([[3, 1], [4, 1]]), torch.zeros(2, V)
+    if when == "later":
+        processor(ids, scores)
+        ids = torch.cat([ids, torch.tensor([[2], [2]])], dim=1)
+    ids[1, -1] = wrong
+    with pytest.raises(
+        InputError, match=f"has the token {wrong}, and the language model scores the tokens 0 to {V - 1}"
+    ):
+        processor(ids, scores)
+
+
 def test_a_copy_has_its_own_arrays(through_features: HMM) -> None:
     """The addresses of the first one's arrays would outlive them."""
     processor = ConstraintLogitsProcessor(through_features, Contains("7"), length=6)

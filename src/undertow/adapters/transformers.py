@@ -142,6 +142,12 @@ class ConstraintLogitsProcessor(LogitsProcessor):  # type: ignore[misc,unused-ig
                 )
             self._name_tokens(map(str, range(n_tokens)))
         ids, given = input_ids.cpu().numpy(), scores.detach().to("cpu", torch.float32).contiguous()
+        if ids.size and not 0 <= ids.min() <= ids.max() < n_tokens:
+            wrong = int(ids.min() if ids.min() < 0 else ids.max())
+            raise InputError(
+                f"A text has the token {wrong}, and the language model scores the tokens 0 to {n_tokens - 1:,}: give "
+                "the prompts of its own tokenizer."
+            )
         out = torch.empty_like(given)
         dead = self._follow(ids, given.numpy(), out.numpy())
         return out.to(scores.device, scores.dtype) if dead < 0 else _nothing_possible(dead)

@@ -581,7 +581,7 @@ def begin(a: Any, aheads: Any, r: int, n_ids: int, pad: int, ids_at: int, scores
     """Read prompts (n, n_ids), without the `pad` at their beginnings, and reweigh the scores of the first token.
 
     `a` are the addresses of `model_arrays` and `text_arrays`, aheads[r] those of the look-ahead with r tokens to come.
-    The result is that of `step`.
+    The result is that of `step`, or −3 if an id is not that of a token.
     """
     (B, emission, tiles), T, asked, room = _chain(a), _features(a), _asked(a), _room(a)
     words = carray(_pointer(a[AT_WORDS, 0]), a[AT_WORDS, 1], np.int64)
@@ -599,6 +599,8 @@ def begin(a: Any, aheads: Any, r: int, n_ids: int, pad: int, ids_at: int, scores
     for i in range(n):
         same = i > 0
         for t in range(n_ids):
+            if ids[i, t] < 0 or ids[i, t] >= len(words):
+                return -3
             read[i, t] = ids[i, t]
             same = same and ids[i, t] == ids[i - 1, t]
         states[i] = 0
@@ -631,13 +633,15 @@ def follow(a: Any, aheads: Any, r: int, n_ids: int, turn: int, ids_at: int, scor
     words = carray(_pointer(a[AT_WORDS, 0]), a[AT_WORDS, 1], np.int64)
     n = len(read)
     ids = carray(_pointer(ids_at), (n, n_ids), np.int64)
+    now = np.empty(n, dtype=np.int64)
     for i in range(n):
         for t in range(n_ids - 1):
             if ids[i, t] != read[i, t]:
                 return -3
-    now = np.empty(n, dtype=np.int64)
-    for i in range(n):
-        now[i] = words[ids[i, n_ids - 1]]
+        last = ids[i, n_ids - 1]
+        if last < 0 or last >= len(words):
+            return -3
+        now[i] = words[last]
     settled = carray(_pointer(a[AT_SETTLED, 0]), a[AT_SETTLED, 1], np.bool_)
     slots = carray(_pointer(a[AT_SLOTS, 0]), a[AT_SLOTS, 1], np.int32)
     predicted = carray(_pointer(a[AT_PREDICTED + turn, 0]), (a[AT_PREDICTED, 1], a[AT_PREDICTED, 2]), np.float32)
