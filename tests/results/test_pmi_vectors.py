@@ -48,6 +48,12 @@ def test_words_that_stand_in_the_same_places_are_neighbors() -> None:
     assert {n.word for n in model.neighbors("cat", 3)} == {"dog", "cow", "hen"}
     assert_array_equal(model["cat"], model.word_vectors()[model.vocabulary_.id("cat")])
     assert [len(v) for v in model.transform([["the", "cat"], []])] == [2, 0]
+    a, b = model["cat"], model["runs"]
+    assert_allclose(model.similarity("cat", "runs"), a @ b / np.linalg.norm(a) / np.linalg.norm(b), rtol=1e-5)
+    assert {n.word for n in model.most_similar(["cat", "dog"], topn=2)} == {"cow", "hen"}
+    assert "cat" not in {n.word for n in model.most_similar("runs", ["cat"], topn=20)}
+    with pytest.raises(InputError, match="at least one word"):
+        model.most_similar()
 
 
 def test_counts_corpus_and_sentences_give_the_same_and_threads_do_not_matter() -> None:

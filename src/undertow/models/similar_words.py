@@ -7,8 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from undertow.errors import InputError
 from undertow.kernels.types import F32, I64
 from undertow.models.answers import Neighbor
+from undertow.models.base import Estimator
+from undertow.models.constraints import Whole
 from undertow.tables import Table
 from undertow.text.vocabulary import Vocabulary
 
@@ -44,3 +47,21 @@ def neighbors(
     best, cosines = nearest(vectors, query, n, allowed)
     found = zip(best, cosines, strict=True)
     return Table(Neighbor, (Neighbor(vocabulary.words[i], float(c)) for i, c in found))
+
+
+def most_similar(
+    model: Estimator,
+    vectors: F32,
+    positive: str | Sequence[str],
+    negative: str | Sequence[str],
+    topn: int,
+    min_count: int,
+) -> Table[Neighbor]:
+    """The words nearest to the sum of the unit vectors of some words minus those of others, which are left out."""
+    Whole(0).check("most_similar", "topn", topn)
+    signed = [[x] if isinstance(x, str) else list(x) for x in (positive, negative)]
+    plus, minus = ([model._word_id(word) for word in words] for words in signed)
+    if not plus and not minus:
+        raise InputError("most_similar needs at least one word.")
+    query = direction(vectors, plus, minus)
+    return neighbors(vectors, model.vocabulary_, query, plus + minus, int(topn), min_count)

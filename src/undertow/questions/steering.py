@@ -18,6 +18,7 @@ from undertow.constraints.kinds import Constraint
 from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError
 from undertow.kernels.chain import steering as kernel
+from undertow.kernels.chain import steering_call
 from undertow.kernels.chain.automaton import KEPT_NUMBERS, look
 from undertow.kernels.chain.block_operators import BlockLowRank
 from undertow.kernels.chain.blocks import Blocks
@@ -184,9 +185,9 @@ class Steering:
         if self.features is None or len(self.ahead) < self.length:
             return None
         initial = np.asarray(self.plan.params.initial, dtype=np.float32)
-        self._arrays = kernel.model_arrays(self.chain, self.features, self.asked, self.settled, initial)
-        ahead = [kernel.addresses(self.ahead[r], kernel.AHEAD_TYPES) for r in range(self.length)]
-        return kernel.addresses(self._arrays, kernel.MODEL_TYPES), np.stack(ahead)
+        self._arrays = steering_call.model_arrays(self.chain, self.features, self.asked, self.settled, initial)
+        ahead = [steering_call.addresses(self.ahead[r], steering_call.AHEAD_TYPES) for r in range(self.length)]
+        return steering_call.addresses(self._arrays, steering_call.MODEL_TYPES), np.stack(ahead)
 
     def _look(self, r: int, states: I64) -> kernel.Ahead:
         """β with r tokens to come, of all states that can follow some states of the automaton."""
@@ -219,26 +220,26 @@ class Writing:
         assert steering.addresses is not None
         Z, length = steering.plan.params.n_states, steering.length
         room = kernel.Scratch().reserved(n, steering.tiles.n_slots, Z, steering.asked.step.shape[1])
-        self.texts = kernel.Texts(
+        self.texts = steering_call.Texts(
             np.empty((n, n_prompt + length), dtype=np.int64),
             (np.empty((n, Z), dtype=np.float32), np.empty((n, Z), dtype=np.float32)),
             (np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)),
         )
-        self._arrays = kernel.text_arrays(words, slots, room, self.texts)
+        self._arrays = steering_call.text_arrays(words, slots, room, self.texts)
         self._steering = steering  # its arrays are read too
         at, self._ahead = steering.addresses
-        self._at = np.concatenate([at, kernel.addresses(self._arrays, kernel.TEXT_TYPES)])
+        self._at = np.concatenate([at, steering_call.addresses(self._arrays, steering_call.TEXT_TYPES)])
         self.n, self.n_ids, self.n_tokens, self.left = n, n_prompt, len(words), length - 1
         self._turn = 0
 
     def begin(self, pad: int, ids: int, scores: int, out: int) -> int:
         """Read the prompts, and reweigh the scores of the first token; `pad` (−1: none) is skipped at the beginning."""
-        return int(kernel.begin(self._at, self._ahead, self.left, self.n_ids, pad, ids, scores, out))
+        return int(steering_call.begin(self._at, self._ahead, self.left, self.n_ids, pad, ids, scores, out))
 
     def follow(self, ids: int, scores: int, out: int) -> int:
         """One more token of each text, and the scores of the next one."""
         left, n_ids, turn = self.left - 1, self.n_ids + 1, self._turn
-        done = int(kernel.follow(self._at, self._ahead, left, n_ids, turn, ids, scores, out))
+        done = int(steering_call.follow(self._at, self._ahead, left, n_ids, turn, ids, scores, out))
         if done > -2:
             self.left, self.n_ids, self._turn = left, n_ids, 1 - turn
         return done

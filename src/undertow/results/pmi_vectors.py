@@ -274,6 +274,54 @@ class PMIVectors(Estimator):
         vector: F32 = self.vectors_[self._word_id(word)]
         return vector
 
+    def similarity(self, a: str, b: str) -> float:
+        """The cosine of the vectors of two words.
+
+        Parameters
+        ----------
+        a, b
+            Words of the vocabulary.
+
+        Returns
+        -------
+        float
+            From −1 to 1; 0 for a word whose vector is zero.
+
+        Raises
+        ------
+        UnknownWordError
+            If one is not in the vocabulary.
+        """
+        one, other = _unit(np.stack([self[a], self[b]]))
+        return float(one @ other)
+
+    def most_similar(
+        self, positive: str | Sequence[str] = (), negative: str | Sequence[str] = (), topn: int = 10
+    ) -> Table[Neighbor]:
+        """The words nearest to the sum of the vectors of some words minus those of others, as gensim has it.
+
+        Parameters
+        ----------
+        positive, negative
+            A word or several; they are left out of the answer.
+        topn
+            How many.
+
+        Returns
+        -------
+        Table of Neighbor
+            Words seen at least `min_count` times, nearest first.
+
+        Raises
+        ------
+        UnknownWordError
+            If one is not in the vocabulary.
+        InputError
+            If no word is given, or `topn` is not a whole number.
+        """
+        self._check_fitted()
+        return similar_words.most_similar(self, _unit(self.vectors_), positive, negative, topn, self.min_count)
+
     def neighbors(self, word: str, n: int = 10, *, position: int | None = None) -> Table[Neighbor]:
         """The words most like a word.
 

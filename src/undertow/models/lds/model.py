@@ -852,15 +852,7 @@ class LDS(Estimator):
             If no word is given, or `topn` is not a whole number.
         """
         self._check_fitted()
-        Whole(0).check("most_similar", "topn", topn)
-        signed = [[x] if isinstance(x, str) else list(x) for x in (positive, negative)]
-        plus, minus = ([self._word_id(word) for word in words] for words in signed)
-        if not plus and not minus:
-            raise InputError("most_similar needs at least one word.")
-        query = similar_words.direction(self._tables.word_vectors, plus, minus)
-        return similar_words.neighbors(
-            self._tables.word_vectors, self.vocabulary_, query, plus + minus, int(topn), self.min_count
-        )
+        return similar_words.most_similar(self, self._tables.word_vectors, positive, negative, topn, self.min_count)
 
     def transitions(self, n: int = 10, *, n_words: int = 5) -> Table[Transition]:
         """The strongest transitions of the hidden state, as words (Table 1 of the paper).
