@@ -15,6 +15,7 @@ from sentences import is_one_sentence
 from tagged_samples import sentences
 from undertow import CRFTagger, PMIVectors, load
 from undertow.errors import FormatError, InputError
+from undertow.kernels.chain.crf import Tokens
 from undertow.kernels.chain.token_network import network_scores
 from undertow.models.fitting import Checkpoint, InterruptedFitWarning
 from undertow.results.tagging import Vectors, crf_features, crf_network
@@ -75,6 +76,19 @@ def test_the_result_is_the_mean_of_both_and_reads_numbers_as_they_are(monkeypatc
     found = [np.concatenate([scores for _, scores in t._scores(X, None)]) for t in (linear, mean, second)]
     np.testing.assert_allclose(found[1], 0.3 * found[0] + 0.7 * found[2], rtol=1e-4, atol=1e-4)
     assert not np.allclose(found[0], found[2], atol=0.1)
+
+
+@pytest.mark.parametrize("more", [None, 3])
+def test_center_and_spread_of_the_numbers(monkeypatch: pytest.MonkeyPatch, more: int | None) -> None:
+    monkeypatch.setattr(crf_network, "ROWS", 7)
+    rng = np.random.default_rng(0)
+    dense = rng.normal(2.0, 3.0, (40, 5)).astype(np.float32)
+    beside = None if more is None else rng.normal(-1.0, 0.5, (40, more)).astype(np.float32)
+    whole = dense if beside is None else np.hstack([dense, beside])
+    tokens = Tokens(np.array([0, 40]), np.zeros(41, dtype=np.int64), *[np.zeros(0)] * 2, dense, beside)  # type: ignore[arg-type]
+    center, spread = crf_network.center_and_spread(tokens)
+    np.testing.assert_allclose(center, whole.mean(axis=0), rtol=1e-5)
+    np.testing.assert_allclose(spread, np.sqrt(whole.var(axis=0).mean()), rtol=1e-5)
 
 
 def test_the_network_that_is_kept_reads_numbers_that_are_not_centered() -> None:

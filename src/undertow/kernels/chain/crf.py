@@ -47,9 +47,13 @@ class Tokens(NamedTuple):
     dense: F32  # (N, d)
     more: F32 | None = None  # (N, m) numbers that a network reads beside `dense`; None: there is no network
 
+    def number_parts(self) -> list[F32]:
+        """What a network reads, in matrices that stand side by side."""
+        return [self.dense] if self.more is None else [self.dense, self.more]
+
     def numbers(self) -> F32:
         """(N, d + m) what a network reads."""
-        return self.dense if self.more is None else np.concatenate([self.dense, self.more], axis=1)
+        return self.dense if self.more is None else np.concatenate(self.number_parts(), axis=1)
 
 
 class Pairs(NamedTuple):

@@ -34,6 +34,7 @@ BATCH_TOKENS = 512  # fewer where the labelled text is short, so that there are 
 LEAST_BATCHES = 20
 DROPPED_FEATURES, DROPPED_NUMBERS, DROPPED_UNITS = 0.3, 0.3, 0.5
 RATE, NETWORK_RATE = 0.3, 3e-3  # of AdaGrad for the weights of the CRF, of Adam for the network; both fall to 0
+ROWS = 1 << 13  # tokens whose numbers are in double precision at a time
 SHARE = 0.7  # of the CRF with the network in the mean
 
 
@@ -87,7 +88,7 @@ def with_network(
         for now in linear:
             weights = now.params
             yield Iteration(now.objective, Learned(weights, None), state=now.state)
-    if n_hidden and problem.tokens.numbers().shape[1]:
+    if n_hidden and any(part.shape[1] for part in problem.tokens.number_parts()):
         yield from network_passes(problem, penalty, weights, n_hidden, rng, resume_from)
 
 
@@ -101,15 +102,12 @@ def network_passes(
 ) -> Iterator[Iteration[Learned]]:
     """Passes over the sentences; the objective is that of each batch when it was met, with what was dropped."""
     tokens, K = problem.tokens, problem.n_labels
-    numbers = tokens.numbers()
-    center = numbers.mean(axis=0, dtype=np.float64).astype(np.float32)
-    spread = np.float32(max(float(np.sqrt(numbers.var(axis=0, dtype=np.float64).mean())), 1e-6))
+    center, spread = center_and_spread(tokens)
     n_done, x, squares = 0, np.zeros(problem.n_weights()), np.zeros(problem.n_weights())
-    network = start_network(rng, numbers.shape[1], n_hidden, K)
+    network = start_network(rng, len(center), n_hidden, K)
     adam = adam_start(network)
     if resume_from is not None:
         n_done, linear, x, squares, network, adam, rng.bit_generator.state = resume_from
-    del numbers
     n_tokens = int(tokens.bounds[-1])
     n_batches = max(-(-n_tokens // BATCH_TOKENS), LEAST_BATCHES)
     lengths = np.diff(tokens.bounds)
@@ -145,6 +143,20 @@ def network_passes(
         check_value(value)
         now = NetworkState(i + 1, linear, x.copy(), squares.copy(), network, adam, rng.bit_generator.state)
         yield Iteration(-value, _mean(linear, x, network, center, spread), state=partial(_same, now))
+
+
+def center_and_spread(tokens: Tokens) -> tuple[F32, np.float32]:
+    """The means of the numbers that a network reads, and the root of their mean variance.
+
+    In runs of rows: the numbers of a large text in double precision would be the most that training holds.
+    """
+    means, squares, n = [], 0.0, len(tokens.dense)
+    for part in tokens.number_parts():
+        mean = part.mean(axis=0, dtype=np.float64)
+        squares += sum(float(np.square(part[a : a + ROWS] - mean).sum()) for a in range(0, n, ROWS))
+        means.append(mean)
+    center = np.concatenate(means).astype(np.float32)
+    return center, np.float32(max(np.sqrt(squares / (n * len(center))), 1e-6))
 
 
 def _same(state: NetworkState) -> NetworkState:
