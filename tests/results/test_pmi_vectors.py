@@ -56,6 +56,27 @@ def test_words_that_stand_in_the_same_places_are_neighbors() -> None:
         model.most_similar()
 
 
+def test_views_are_the_vectors_of_one_kind_of_context() -> None:
+    model = PMIVectors(3, random_state=0).fit(sentences())
+    X = [["the", "cat"], ["hen"]]
+    parts = [model.transform(X, view) for view in ("near", "wide", "features")]
+    for near, wide, both in zip(*parts, strict=True):
+        assert_array_equal(np.hstack([near, wide]), both)
+    with pytest.raises(InputError, match="must be one of features, near, wide"):
+        model.transform(X, "type")
+    with pytest.raises(InputError, match="must be one of features, near"):
+        PMIVectors(3, contexts="near", random_state=0).fit(sentences()).transform(X, "wide")
+
+
+def test_documents_are_encoded_by_them() -> None:
+    pytest.importorskip("sklearn", reason="the extra sklearn is not installed")
+    from undertow import DocumentEncoder
+
+    model = PMIVectors(3, random_state=0).fit(sentences())
+    encoded = DocumentEncoder(model, view="wide").fit_transform(["the cat runs", "a dog"])
+    assert encoded.shape == (2, 3) and np.isfinite(encoded).all()
+
+
 def test_counts_corpus_and_sentences_give_the_same_and_threads_do_not_matter() -> None:
     text = sentences(2)
     corpus = Corpus.from_sentences(text)

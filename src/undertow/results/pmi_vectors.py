@@ -17,7 +17,7 @@ from scipy.sparse import csr_array, hstack
 
 from undertow.engine import Engine, count_workers
 from undertow.engine.blas import one_blas_thread
-from undertow.errors import InputError
+from undertow.errors import InputError, short
 from undertow.kernels.types import F32
 from undertow.kernels.words.pmi import Subspace, positive_pmi, principal_scores, subspace_iterations
 from undertow.models import similar_words
@@ -240,7 +240,7 @@ class PMIVectors(Estimator):
 
     # --- queries ----------------------------------------------------------------------------------------
 
-    def transform(self, X: Corpus | Iterable[Sequence[str]]) -> list[F32]:
+    def transform(self, X: Corpus | Iterable[Sequence[str]], view: str = "features") -> list[F32]:
         """The vectors of the tokens.
 
         Parameters
@@ -248,14 +248,27 @@ class PMIVectors(Estimator):
         X
             Sentences. A word outside the vocabulary has the vector of the unknown word, or of its class if the
             vocabulary has classes of unknown words.
+        view
+            "features" is all there is; "near" and "wide" are the vectors of these contexts alone.
 
         Returns
         -------
         list of float32 arrays (n_tokens, d)
             One for each sentence.
+
+        Raises
+        ------
+        InputError
+            If there is no such view.
         """
         self._check_fitted()
-        return [self.vectors_[ids] for ids in encode_sentences(self.vocabulary_, X)]
+        kinds = CONTEXTS[self.contexts]
+        if view not in ("features", *kinds):
+            raise InputError(f"view={short(view)} must be one of {', '.join(('features', *kinds))}.")
+        vectors = self.vectors_
+        if view != "features":
+            vectors = np.split(vectors, len(kinds), axis=1)[kinds.index(view)]
+        return [vectors[ids] for ids in encode_sentences(self.vocabulary_, X)]
 
     def word_vectors(self) -> F32:
         """Vectors of the words.
