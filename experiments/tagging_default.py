@@ -199,6 +199,18 @@ def problems() -> Iterator[Problem]:
     yield Problem("tags", first_tokens(ewt("train"), N_LABELLED["tags"]), tests)
 
 
+def exchanged() -> Iterator[Problem]:
+    """Genes and diseases with more spans than dev has: learned from the second part of train, tested on the first.
+
+    The default was chosen by taggers of the first part; no tagger had been tested on it.
+    """
+    for name, file in (("BC2GM", "bc2gm-ner"), ("NCBI", "ncbi-ner")):
+        whole = tab_separated(f"{file}.train")
+        first_part = first_tokens(whole, N_LABELLED[name])
+        rest = first_tokens(whole[len(first_part) :], N_LABELLED[name])
+        yield Problem(f"{name} exchanged", rest, {name: first_part})
+
+
 def trained(train: list[Tagged], features: list[Any], n_hidden: int, seed: int) -> CRFTagger:
     crf = CRFTagger(features, l2=L2, n_iter=N_ITER, scheme="bioes", n_hidden=n_hidden, random_state=seed)
     return crf.fit([s.words for s in train], [s.tags for s in train])
@@ -337,6 +349,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="of the models")
     parser.add_argument("--word2vec", default="cbow-3", help="cbow or sg (skip-gram), and the window")
     parser.add_argument("--rows", nargs="+", default=[*ROWS, SHIFTED], help="which rows, by name")
+    parser.add_argument("--exchanged", action="store_true", help="names of train files instead; print, write no page")
     parser.add_argument("--report", action="store_true", help="train nothing: write what is kept in --work")
     parser.add_argument("--work", type=Path, default=Path(__file__).parent / "work")
     options = parser.parse_args()
@@ -350,7 +363,7 @@ def main() -> int:
 def full(options: Any) -> None:
     rows = Rows(options.work, __file__)
     text = cache(lambda: text_of(8.0))
-    all_problems = list(problems())
+    all_problems = list(exchanged() if options.exchanged else problems())
     found: dict[str, dict[str, list[Tags]]] = {}
     took: dict[str, float] = {}
     for seed in options.seeds:
@@ -377,6 +390,9 @@ def full(options: Any) -> None:
             print(f"{key}: {', '.join(shown)} ({row.cpu:.0f} s)", flush=True)
         took |= models.took
     lines, data = table(found, all_problems)
+    if options.exchanged:
+        print("\n".join([verdict(found, all_problems), "", *lines]))
+        return
     sizes = ", ".join(f"{p.name} {sum(len(s.words) for s in p.train):,}" for p in all_problems)
     head = [
         "# The default representation of taggers",
