@@ -11,6 +11,7 @@ learned by this code from this text.
     layers = factorial(text, 5, 10, work)      # five layers of ten states
     dynamic = lds(text, 100, work)             # EM; n_iter=0, n_full=0: its start alone
     beside = pmi(text, 200, work)              # vectors by pointwise mutual information
+    around = context(text, 128, work)          # a network that predicts words
 
 `Paths(brown.model)`, `States(flat.model)` and so on make features of them; `Vectors` reads word2vec's as well.
 """
@@ -28,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from source_key import TAGGERS, work_of
-from undertow import HMM, LDS, Corpus, FactorialHMM, LagCounts, PMIVectors, load
+from undertow import HMM, LDS, ContextVectors, Corpus, FactorialHMM, LagCounts, PMIVectors, load
 from undertow.results import WordClusters
 from undertow.text.vocabulary import Vocabulary
 
@@ -153,6 +154,15 @@ def pmi(corpus: Corpus, n_components: int, work: Path, *, seed: int = 0, **setti
     """Vectors of words by pointwise mutual information."""
     key = f"pmi-{n_components}-{seed}{_words(settings)}-{key_of(corpus)}"
     return kept(work, key, lambda: PMIVectors(n_components, random_state=seed, n_jobs=1, **settings).fit(corpus))
+
+
+def context(
+    corpus: Corpus, n_components: int, work: Path, *, seed: int = 0, n_jobs: int = 2, **settings: Any
+) -> Learned:
+    """Vectors of tokens by a network that predicts words."""
+    key = f"context-{n_components}-{seed}{_words(settings)}-{key_of(corpus)}"
+    model = ContextVectors(n_components, random_state=seed, n_jobs=n_jobs, **settings)
+    return kept(work, key, lambda: model.fit(corpus))
 
 
 def hmm(corpus: Corpus, n_states: int, work: Path, *, seed: int = 0, n_jobs: int = 1, **settings: Any) -> Learned:

@@ -121,6 +121,8 @@ class Models:
             learned = representations.clusters(text, work, self.n_clusters, n_iter=12)  # nothing in it is random
         elif name == "hmm":
             learned = representations.hmm(text, 80, work, seed=seed, n_iter=4, n_chunks=8, init="clusters")
+        elif name == "context":
+            learned = representations.context(text, min(128, self.n_components), work, seed=seed)
         elif name == "pmi":
             learned = representations.pmi(text, self.n_components, work, seed=seed)
         else:
@@ -149,15 +151,25 @@ def without_pmi(m: Models, name: str = "lds") -> list[Any]:
     return three(m, name, "known", "frequent", SCALES)
 
 
+def beside(m: Models, name: str) -> Any:
+    """Vectors that the network of the CRF reads alone."""
+    return Vectors(m(name), network_only=True, scale=2.0, window=0, pieces=True, casing="frequent")
+
+
+def without_context(m: Models) -> list[Any]:
+    """As `Tagger` read its models before it had context vectors."""
+    return [*without_pmi(m), beside(m, "pmi")]
+
+
 def default(m: Models) -> list[Any]:
     """As `Tagger` reads its models."""
-    pmi = Vectors(m("pmi"), network_only=True, scale=2.0, window=0, pieces=True, casing="frequent")
-    return [*without_pmi(m), pmi]
+    return [*without_context(m), beside(m, "context")]
 
 
 ROWS: dict[str, Any] = {
     "spelling": lambda m: [],
     "default": default,
+    "default without context vectors": without_context,
     "default without PMI vectors": without_pmi,
     "default, linear CRF": without_pmi,
     "word2vec + Brown + HMM": lambda m: three(m, "w2v", None, None, SCALES),
@@ -165,13 +177,13 @@ ROWS: dict[str, Any] = {
     "word2vec": lambda m: [vectors(m, "w2v", None)],
     "LDS": lambda m: [vectors(m, "lds", None)],
     "LDS + Brown + HMM": lambda m: three(m, "lds", None, None, SCALES),
-    "default, word2vec for LDS and PMI": lambda m: without_pmi(m, "w2v"),
+    "default, word2vec for all vectors": lambda m: without_pmi(m, "w2v"),
     "default without vectors": lambda m: without_pmi(m)[:2],
 }
 LINEAR = ("default, linear CRF",)  # without a network; all other rows have one if there are vectors to read
 SHIFTED = "default, O shifted"
 NOT_RANDOM = ("spelling", "Brown")
-ONE_SEED = (*NOT_RANDOM, "default, word2vec for LDS and PMI", "default without vectors")
+ONE_SEED = (*NOT_RANDOM, "default, word2vec for all vectors", "default without vectors")
 RIVALS = ["Brown", "word2vec", "word2vec + Brown + HMM"]
 
 

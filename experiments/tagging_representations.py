@@ -31,7 +31,7 @@ from by_letters import HMMByLetters, LDSByLetters
 from data import craft_articles, ewt, first_tokens, masc, tab_separated
 from read_once import ReadOnce
 from scoring import Rows, Tags, shown_p
-from tagging_default import N_HIDDEN, Models, Problem, columns, text_of
+from tagging_default import N_HIDDEN, Models, Problem, beside, columns, text_of
 from tied_states import tied_states
 from undertow import HMM
 from undertow.results.tagging import CRFTagger, Paths, Posteriors, Vectors
@@ -130,6 +130,7 @@ READS: dict[str, Callable[[Models], Any]] = {
     "spelled-posteriors*2": lambda m: posteriors(m, 2.0, casing=None),
     "lds": lds,
     "pmi": pmi,
+    "context": lambda m: beside(m, "context"),
     "pmi/2": lambda m: pmi(m, 1.0),
     "known-pmi": lambda m: pmi(m, casing="known"),
     "linear-pmi": lambda m: pmi(m, network_only=False),

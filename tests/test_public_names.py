@@ -8,13 +8,16 @@ import sys
 import pytest
 
 import undertow
+from undertow.results.context_vectors import ContextVectors
 from undertow.results.interpolation import Interpolation
 from undertow.results.pmi_vectors import PMIVectors
 from undertow.results.tagging import CRFTagger, LocalTagger, Tagger
 from undertow.results.word_clusters import WordClusters
 
 
-@pytest.mark.parametrize("expected", [Interpolation, PMIVectors, WordClusters, CRFTagger, LocalTagger, Tagger])
+@pytest.mark.parametrize(
+    "expected", [ContextVectors, Interpolation, PMIVectors, WordClusters, CRFTagger, LocalTagger, Tagger]
+)
 def test_results_can_be_imported_from_the_package(expected: type) -> None:
     assert getattr(undertow, expected.__name__) is expected
     assert expected.__name__ in dir(undertow) and expected.__name__ in undertow.__all__

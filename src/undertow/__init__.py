@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from undertow.models.hmm.model import HMM
     from undertow.models.lds.model import LDS
     from undertow.questions.evidence import Evidence
+    from undertow.results.context_vectors import ContextVectors
     from undertow.results.interpolation import Interpolation
     from undertow.results.pmi_vectors import PMIVectors
     from undertow.results.selection import select
@@ -42,6 +43,7 @@ _WHERE = {
     "Vocabulary": ("undertow.text.vocabulary", "Vocabulary"),
     "Interpolation": ("undertow.results.interpolation", "Interpolation"),
     "WordClusters": ("undertow.results.word_clusters", "WordClusters"),
+    "ContextVectors": ("undertow.results.context_vectors", "ContextVectors"),
     "PMIVectors": ("undertow.results.pmi_vectors", "PMIVectors"),
     "CRFTagger": ("undertow.results.tagging", "CRFTagger"),
     "LocalTagger": ("undertow.results.tagging", "LocalTagger"),
@@ -55,6 +57,7 @@ __all__ = [
     "HMM",
     "LDS",
     "CRFTagger",
+    "ContextVectors",
     "Corpus",
     "DocumentEncoder",
     "DynamicEmbedding",

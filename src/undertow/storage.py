@@ -62,6 +62,7 @@ _MODULES: dict[str, str] = {
     "grammar": "undertow.models.grammar.model:Grammar",
     "clusters": "undertow.results.word_clusters:WordClusters",
     "pmi": "undertow.results.pmi_vectors:PMIVectors",
+    "context": "undertow.results.context_vectors:ContextVectors",
     "crf-tagger": "undertow.results.tagging:CRFTagger",
     "local-tagger": "undertow.results.tagging:LocalTagger",
     "tagger": "undertow.results.tagging:Tagger",

@@ -202,6 +202,7 @@ def test_options_of_fit_are_those_of_the_models() -> None:
         ("DynamicEmbedding", "dynamic"),
         ("WordClusters", "clusters"),
         ("PMIVectors", "pmi"),
+        ("ContextVectors", "context"),
     ):
         model = getattr(undertow, name)
         assert written_defaults(name) == {k: v for k, v in model.param_defaults().items() if v is not Parameter.empty}

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from contract.cases import CASES, Case, small
-from undertow import HMM, LDS, DynamicEmbedding, FactorialHMM, Grammar, PMIVectors
+from undertow import HMM, LDS, ContextVectors, DynamicEmbedding, FactorialHMM, Grammar, PMIVectors
 from undertow.results import WordClusters
 
 
@@ -45,6 +45,7 @@ TEXT = text()
 LARGE = [
     Case("large-lds", small(LDS, n_components=64, n_iter=2, random_state=0), data=TEXT),
     Case("large-clusters", small(WordClusters, n_clusters=32, random_state=0), data=TEXT, has_transform=False),
+    Case("large-context", small(ContextVectors, random_state=0), data=TEXT, has_score=False),
     Case("large-pmi", small(PMIVectors, n_components=64, random_state=0), data=TEXT, has_score=False),
     Case("large-fhmm", small(FactorialHMM, n_layers=3, n_states=6, n_iter=2, init="lds", random_state=0), data=TEXT),
     Case("large-dense", small(HMM, n_states=192, n_iter=2, random_state=0), data=TEXT),

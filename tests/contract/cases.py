@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from contract.reference import DeletedInterpolation
-from undertow import HMM, LDS, DynamicEmbedding, FactorialHMM, Grammar, PMIVectors
+from undertow import HMM, LDS, ContextVectors, DynamicEmbedding, FactorialHMM, Grammar, PMIVectors
 from undertow.results import WordClusters
 
 SENTENCES = [
@@ -70,6 +70,11 @@ CASES = [
         has_score=False,
     ),
     Case("pmi", small(PMIVectors, n_components=3, lags=3, n_iter=3, random_state=0), has_score=False),
+    Case(
+        "context",
+        small(ContextVectors, n_components=3, window=2, n_hidden=4, n_iter=3, n_drawn=8, random_state=0),
+        has_score=False,
+    ),
     Case("fhmm-exact", small(FactorialHMM, n_layers=3, n_states=2, n_iter=3, random_state=0)),
     Case(
         "fhmm-variational",

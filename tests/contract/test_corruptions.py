@@ -158,6 +158,11 @@ CORRUPTIONS: dict[str, dict[str, tuple[str, Change]]] = {
         **fitted(surprise=1),
         **rules(),
     },
+    "context": {
+        "a weight beyond all": in_tensor("around", first(1e30)),
+        **fitted(surprise=1),
+        **rules(),
+    },
     "dynamic": {
         **covariances("filtered_covariances"),
         "drift negative": in_tensor("drift", lambda x: -x),

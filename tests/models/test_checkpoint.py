@@ -127,7 +127,7 @@ def test_a_neural_hmm_goes_on(tmp_path: Path) -> None:
         assert again.history_ == whole.history_ and saved_bytes(again) == saved_bytes(whole)
 
 
-@pytest.mark.parametrize("name", ["hmm-blocks", "fhmm-exact", "lds", "clusters", "pmi", "dynamic"])
+@pytest.mark.parametrize("name", ["hmm-blocks", "fhmm-exact", "lds", "clusters", "pmi", "context", "dynamic"])
 def test_without_a_seed_the_same_fit_goes_on(name: str, tmp_path: Path) -> None:
     make, data = MODELS[name]
     first = StopAfter(2)
@@ -143,7 +143,9 @@ def test_without_a_seed_the_same_fit_goes_on(name: str, tmp_path: Path) -> None:
     assert make(random_state=None).fit(data, checkpoint=tmp_path / "c").history_[:2] == histories
 
 
-@pytest.mark.parametrize("name", ["hmm-blocks", "hmm-dense", "fhmm-exact", "lds", "clusters", "pmi", "dynamic"])
+@pytest.mark.parametrize(
+    "name", ["hmm-blocks", "hmm-dense", "fhmm-exact", "lds", "clusters", "pmi", "context", "dynamic"]
+)
 def test_a_generator_is_left_as_an_undisturbed_fit_leaves_it(name: str, tmp_path: Path) -> None:
     make, data = MODELS[name]
     one, two = np.random.default_rng(3), np.random.default_rng(3)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from undertow.kernels.adam import adam_start, adam_step
 from undertow.results.tagging import LocalTagger, network
 from undertow.results.tagging.network import Network
 
@@ -48,9 +49,9 @@ def test_adam_is_the_algorithm_of_the_paper() -> None:
     net, _, _ = small(rng)
     gradients = [Network(*(rng.normal(size=p.shape) for p in net)) for _ in range(4)]
     w, m, v = net.W1.copy(), np.zeros_like(net.W1), np.zeros_like(net.W1)
-    state = network.adam_start(net)
+    state = adam_start(net)
     for t, g in enumerate(gradients, 1):
-        net, state = network.adam_step(net, g, state, 0.01)
+        net, state = adam_step(net, g, state, 0.01)
         m = 0.9 * m + 0.1 * g.W1
         v = 0.999 * v + 0.001 * g.W1**2
         w = w - 0.01 * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)

@@ -221,6 +221,17 @@ def _warn_interrupted(n: int, unit: str, stacklevel: int) -> None:
     warnings.warn(message, InterruptedFitWarning, stacklevel=stacklevel)
 
 
+@contextlib.contextmanager
+def interrupts_raise() -> Iterator[None]:
+    """Ctrl-C raises KeyboardInterrupt, also where a fit would keep what it has."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", InterruptedFitWarning)
+        try:
+            yield
+        except InterruptedFitWarning:
+            raise KeyboardInterrupt from None
+
+
 def _as_generator(iterations: Iterable[Iteration[Params]]) -> Generator[Iteration[Params], None, None]:
     def pass_on() -> Generator[Iteration[Params], None, None]:
         yield from iterations
@@ -354,6 +365,7 @@ __all__ = [
     "Iteration",
     "OpenCheckpoint",
     "TrainingEvent",
+    "interrupts_raise",
     "open_checkpoint",
     "part_of",
     "perplexity_remark",

@@ -193,7 +193,7 @@ class PMIVectors(Estimator):
                 callbacks=self.callbacks,
                 checkpoint=at,
             )
-            vectors = [_unit(principal_scores(found, self.n_components)) for found in result.params]
+            vectors = [unit_rows(principal_scores(found, self.n_components)) for found in result.params]
         self.vectors_ = np.ascontiguousarray(np.hstack(vectors))
         self.vocabulary_, self.tokenizer_ = vocabulary, counts.tokenizer
         self.history_ = result.history
@@ -305,7 +305,7 @@ class PMIVectors(Estimator):
         UnknownWordError
             If one is not in the vocabulary.
         """
-        one, other = _unit(np.stack([self[a], self[b]]))
+        one, other = unit_rows(np.stack([self[a], self[b]]))
         return float(one @ other)
 
     def most_similar(
@@ -333,7 +333,7 @@ class PMIVectors(Estimator):
             If no word is given, or `topn` is not a whole number.
         """
         self._check_fitted()
-        return similar_words.most_similar(self, _unit(self.vectors_), positive, negative, topn, self.min_count)
+        return similar_words.most_similar(self, unit_rows(self.vectors_), positive, negative, topn, self.min_count)
 
     def neighbors(self, word: str, n: int = 10, *, position: int | None = None) -> Table[Neighbor]:
         """The words most like a word.
@@ -364,7 +364,7 @@ class PMIVectors(Estimator):
             )
         Whole(0).check("neighbors", "n", n)
         itself = self._word_id(word)
-        unit = _unit(self.vectors_)
+        unit = unit_rows(self.vectors_)
         return similar_words.neighbors(unit, self.vocabulary_, unit[itself], [itself], int(n), self.min_count)
 
     # --- saving -----------------------------------------------------------------------------------------
@@ -395,10 +395,10 @@ class PMIVectors(Estimator):
         self.tokenizer_ = state.fitted["tokenizer"]
 
 
-def _unit(vectors: F32) -> F32:
+def unit_rows(vectors: F32) -> F32:
     """Rows of unit length; what is rounding beside the longest row becomes zeros."""
     length = np.linalg.norm(vectors, axis=1, keepdims=True)
-    out: F32 = np.divide(vectors, length, out=np.zeros_like(vectors), where=length > ROUNDING * length.max())
+    out: F32 = np.divide(vectors, length, out=np.zeros_like(vectors), where=length > ROUNDING * length.max(initial=0))
     return out
 
 

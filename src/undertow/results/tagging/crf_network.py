@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from undertow.kernels.adam import AdamState, adam_start, adam_step
 from undertow.kernels.chain.crf import (
     Problem,
     Tokens,
@@ -26,7 +27,6 @@ from undertow.kernels.lanes import equal_runs
 from undertow.kernels.types import F32, F64
 from undertow.models.fitting import Iteration
 from undertow.results.tagging.crf_training import Penalty, adagrad, check_value
-from undertow.results.tagging.network import AdamState, adam_start, adam_step
 
 # chosen on train files, see experiments/results/tagging_default.md
 PASSES = 20

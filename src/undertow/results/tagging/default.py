@@ -13,12 +13,14 @@ import numpy as np
 from undertow.models.base import Estimator
 from undertow.models.hmm.model import HMM
 from undertow.models.lds.model import LDS
+from undertow.results.context_vectors import ContextVectors
 from undertow.results.pmi_vectors import PMIVectors
 from undertow.results.tagging.representation import Paths, Posteriors, Vectors
 from undertow.results.tagging.token_features import Representation
 from undertow.results.word_clusters import WordClusters
 from undertow.text.corpus import Corpus
 
+LEAST_FOR_CONTEXTS = 200_000  # tokens of text
 LAGS = 7  # of the counts that the LDS, the PMI vectors and the clusters share
 
 
@@ -77,6 +79,19 @@ def default_parts(text: Corpus, random_state: Any, n_jobs: int | None) -> tuple[
         )
     else:
         left_out += ["LDS vectors", "PMI vectors"]
+
+    if n_tokens >= LEAST_FOR_CONTEXTS and n_lagged >= 500:
+        context = ContextVectors(min(128, h), **common)
+        parts.append(
+            Part(
+                context,
+                lambda m: Vectors(m, network_only=True, scale=2.0, window=0, pieces=True, casing="frequent"),
+                False,
+                3.3e-5 * n_tokens,
+            )
+        )
+    else:
+        left_out.append("context vectors")
 
     n_clusters = min(1000, n_words // 10)
     if n_tokens >= 2_000 and n_clusters >= 10:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from undertow.engine import Engine
 from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError, short
+from undertow.kernels.adam import adam_start
 from undertow.kernels.types import F32, I64
 from undertow.models.base import SavedState, TensorSpec
 from undertow.models.constraints import (
@@ -249,7 +250,7 @@ class LocalTagger(BaseTagger):
     ) -> Iterator[Iteration[Network]]:
         """Passes of Adam over the labelled tokens, each with the likelihood of the held-out ones."""
         net = network.start(rng, X.shape[1], self.n_hidden, n_labels)
-        state = network.adam_start(net)
+        state = adam_start(net)
         step = {"batch_size": self.batch_size, "rate": self.learning_rate, "alpha": self.alpha}
         n_done = 0
         if resume_from is not None:

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from undertow.errors import InputError
+from undertow.text.casing import most_frequent_casing
 from undertow.text.tokenizer import Tokenizer
 from undertow.text.vocabulary import Vocabulary
 
@@ -36,10 +37,8 @@ def check_casing(casing: object) -> None:
 
 def known_spelling(word: str, vocabulary: Vocabulary, casing: str) -> str:
     """The spelling under which the vocabulary knows a word, or the word itself if it knows none."""
-    if casing == "frequent" and word[:1].isupper():
-        forms = [form for form in (word, word.lower(), word.capitalize()) if form in vocabulary]
-        if forms:
-            return max(forms, key=lambda form: int(vocabulary.counts[vocabulary.id(form)]))  # the first of equals
+    if casing == "frequent" and (found := most_frequent_casing(word, vocabulary)) is not None:
+        return found
     return next((form for form in _spellings(word) if form in vocabulary), word)
 
 

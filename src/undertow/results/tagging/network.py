@@ -7,13 +7,14 @@ X (n, d), W1 (d, k), W2 (k, n_labels). The loss is the mean of −log p over the
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from undertow.kernels.adam import AdamState, adam_step
+
 Array = npt.NDArray[Any]
-Weights = TypeVar("Weights", bound=tuple[Any, ...])  # a named tuple of arrays
 CHUNK = 1 << 14  # rows at a time, where memory would otherwise grow with the text
 
 
@@ -22,14 +23,6 @@ class Network(NamedTuple):
     b1: Array
     W2: Array
     b2: Array
-
-
-class AdamState(NamedTuple):
-    """Running means of the gradient and of its square, in the form of the weights, and the number of steps taken."""
-
-    mean: Any
-    square: Any
-    step: int
 
 
 def start(rng: np.random.Generator, d: int, n_hidden: int, n_labels: int) -> Network:
@@ -68,24 +61,6 @@ def loss_and_gradient(net: Network, X: Array, y: Array, alpha: float) -> tuple[f
     dH[H <= 0] = 0
     decay = X.dtype.type(alpha)
     return loss, Network(X.T @ dH + decay * net.W1, dH.sum(axis=0), H.T @ dZ + decay * net.W2, dZ.sum(axis=0))
-
-
-def adam_start(net: Any) -> AdamState:
-    """Before the first step; the weights are a named tuple of arrays."""
-    return AdamState(net._make(map(np.zeros_like, net)), net._make(map(np.zeros_like, net)), 0)
-
-
-def adam_step(
-    net: Weights, gradient: Weights, state: AdamState, rate: float, *, beta1: float = 0.9, beta2: float = 0.999
-) -> tuple[Weights, AdamState]:
-    """One step of Adam (Kingma and Ba 2015, Algorithm 1, with the two corrections folded into the rate)."""
-    make: Any = net._make  # type: ignore[attr-defined]
-    step = state.step + 1
-    mean = make(beta1 * m + (1 - beta1) * g for m, g in zip(state.mean, gradient, strict=True))
-    square = make(beta2 * v + (1 - beta2) * g * g for v, g in zip(state.square, gradient, strict=True))
-    rate = rate * float(np.sqrt(1 - beta2**step)) / (1 - beta1**step)
-    moved = make(w - rate * m / (np.sqrt(v) + 1e-8) for w, m, v in zip(net, mean, square, strict=True))
-    return moved, AdamState(mean, square, step)
 
 
 def epoch(

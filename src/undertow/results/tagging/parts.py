@@ -22,15 +22,15 @@ from undertow.models.fitting import (
     Callback,
     Checkpoint,
     CheckpointSource,
-    InterruptedFitWarning,
     TrainingEvent,
+    interrupts_raise,
 )
 from undertow.progress import Progress, ProgressFn
 from undertow.storage import load_model
 
 # names within a directory of finished parts: corpora, models, reports and checkpoints, and what a kill leaves of them
 WORK = re.compile(r"\.?[a-z-]+-[0-9a-f]{24}(\.json)?(\.partial|\.tmp-\w+)?")
-UNITS = {"hmm": "pass", "clusters": "pass"}
+UNITS = {"hmm": "pass", "clusters": "pass", "context": "part"}
 Fitted = TypeVar("Fitted", bound=Estimator)
 
 
@@ -163,14 +163,3 @@ def kept_parts(checkpoint: CheckpointSource) -> Iterator[Kept]:
         return
     opened.path.mkdir(parents=True, exist_ok=True)
     yield Kept(opened.path, opened)
-
-
-@contextlib.contextmanager
-def interrupts_raise() -> Iterator[None]:
-    """Ctrl-C raises KeyboardInterrupt, also where a fit would keep what it has."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", InterruptedFitWarning)
-        try:
-            yield
-        except InterruptedFitWarning:
-            raise KeyboardInterrupt from None

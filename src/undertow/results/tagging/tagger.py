@@ -29,7 +29,7 @@ from undertow.models.constraints import (
     Whole,
     check_callbacks,
 )
-from undertow.models.fitting import LOGGER, Callback, CheckpointSource, shown_log
+from undertow.models.fitting import LOGGER, Callback, CheckpointSource, interrupts_raise, shown_log
 from undertow.progress import ProgressFn
 from undertow.results.tagging import packed_models
 from undertow.results.tagging.base import (
@@ -48,7 +48,7 @@ from undertow.results.tagging.crf_network import PASSES
 from undertow.results.tagging.default import LAGS, default_parts
 from undertow.results.tagging.label_shift import OUTSIDE, measure_shift, shift_label
 from undertow.results.tagging.model_features import ModelFeatures
-from undertow.results.tagging.parts import Kept, Watch, interrupts_raise, kept_parts
+from undertow.results.tagging.parts import Kept, Watch, kept_parts
 from undertow.results.tagging.scores import Report
 from undertow.results.tagging.sources import FeatureSources
 from undertow.results.tagging.token_features import Representation

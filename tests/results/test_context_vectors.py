@@ -1,0 +1,205 @@
+"""Vectors by a network that predicts words: what it learns, what it says, and how it is saved and continued."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from cli_runner import failed, run
+from oracles.context_network import log_probability, query_of
+from sentences import is_one_sentence
+from undertow import ContextVectors, Corpus, CRFTagger, load
+from undertow.errors import InputError
+from undertow.kernels.words.context_network import ContextNetwork, WordTables
+from undertow.models.base import LittleTextWarning
+from undertow.results import context_vectors
+from undertow.results.context_vectors import segments
+from undertow.results.tagging import Vectors
+
+NOUNS, VERBS = "cat dog cow hen".split(), "runs sleeps eats".split()
+
+
+def sentences(seed: int = 0, n: int = 600) -> list[list[str]]:
+    """Who is where decides what they do: the word two places before tells animals from things."""
+    rng = np.random.default_rng(seed)
+    text = []
+    for _ in range(n):
+        if rng.random() < 0.5:
+            text.append(["a", "quick", str(rng.choice(NOUNS)), str(rng.choice(VERBS))])
+        else:
+            text.append(["a", "heavy", str(rng.choice(["stone", "rock", "brick"])), "falls"])
+    return text
+
+
+def fitted(seed: int = 0, **params: object) -> ContextVectors:
+    settings = {"n_components": 8, "window": 2, "n_hidden": 12, "n_iter": 4, "n_drawn": 16, "min_count": 1}
+    return ContextVectors(**(settings | {"random_state": seed} | params)).fit(sentences())  # type: ignore[arg-type]
+
+
+def exact(model: ContextVectors) -> tuple[ContextNetwork, WordTables]:
+    return (
+        ContextNetwork(*(w.astype(float) for w in model.network_)),
+        WordTables(*(w.astype(float) for w in model.tables_)),
+    )
+
+
+def test_answers_are_those_of_the_network_token_by_token() -> None:
+    model = fitted()
+    net, tables = exact(model)
+    X = [["a", "quick", "cat", "falls"], ["zebra"], [], ["stone", "a"]]
+    ids = [model.vocabulary_.encode(s).tolist() for s in X]
+    logs = model.masked_log_probabilities(X)
+    context = model.transform(X, "context")
+    for s, own_logs, vectors in zip(ids, logs, context, strict=True):
+        assert len(own_logs) == len(vectors) == len(s)
+        for t in range(len(s)):
+            assert own_logs[t] == pytest.approx(log_probability(net, tables, s, t), abs=1e-4)
+            q = query_of(net, tables, s, t)
+            assert_allclose(vectors[t], q / np.linalg.norm(q), atol=1e-4)
+    flat = np.concatenate(logs)
+    assert model.masked_perplexity(X) == pytest.approx(np.exp(-flat.mean()), rel=1e-6)
+    for both, own, word in zip(model.transform(X), context, model.transform(X, "word"), strict=True):
+        assert_array_equal(np.hstack([own, word]), both)
+    assert_allclose(np.linalg.norm(model.word_vectors()[model.vocabulary_.id("cat")]), 1, rtol=1e-5)
+    assert_array_equal(model["cat"], model.transform([["cat"]], "word")[0][0])
+    assert model.transform([]) == [] and model.transform([[]])[0].shape == (0, 16)
+
+
+def test_it_learns_what_a_context_expects() -> None:
+    model = fitted(n_iter=8)
+    [gap] = model.fill(["a", "quick", None, "sleeps"], n=4)
+    assert gap.position == 2 and {w.word for w in gap.words} == set(NOUNS)
+    assert sum(w.probability for w in gap.words) > 0.9
+    first, last = model.fill(["a", "heavy", None, None], n=3)
+    assert {w.word for w in first.words} == {"stone", "rock", "brick"} and last.words[0].word == "falls"
+    assert model.history_[-1] > model.history_[0]
+    assert {n.word for n in model.neighbors("cat", 3)} == set(NOUNS) - {"cat"}
+    # the best there is: nouns are one of four, verbs one of three, things one of three, half of the sentences each
+    best = (2 * np.log(2) + np.log(4) + np.log(3) + np.log(3)) / 8
+    assert np.log(model.masked_perplexity(sentences(1))) < best + 0.15
+
+
+def test_threads_long_sentences_and_batches_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = fitted(n_jobs=1), fitted(n_jobs=2)
+    for a, b in zip((*one.network_, *one.tables_), (*two.network_, *two.tables_), strict=True):
+        assert_array_equal(a, b)
+    X = sentences(3, 40)
+    expected = one.transform(X), one.masked_log_probabilities(X)
+    monkeypatch.setattr(context_vectors, "ASK_TOKENS", 7)
+    monkeypatch.setattr(context_vectors, "SCORE_TOKENS", 3)
+    for found, known in zip((one.transform(X), one.masked_log_probabilities(X)), expected, strict=True):
+        for a, b in zip(found, known, strict=True):
+            assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+    assert any((a != b).any() for a, b in zip(one.network_, fitted(1).network_, strict=True))
+
+
+def test_segments_cover_the_text() -> None:
+    bounds = np.array([0, 3, 3, 3 + 600, 3 + 600 + 256])
+    begin, length = segments(bounds)
+    assert begin.tolist() == [0, 3, 259, 515, 603] and length.tolist() == [3, 256, 256, 88, 256]
+
+
+def test_one_long_sentence_is_enough() -> None:
+    text = [[word for s in sentences(0, 300) for word in s]]
+    model = ContextVectors(4, window=2, n_hidden=6, n_drawn=8, random_state=0).fit(text)
+    assert np.isfinite(model.masked_perplexity(text))
+
+
+def test_capitals_are_read_in_the_usual_casing() -> None:
+    text = [
+        ["The", "Cat", "runs"],
+        ["a", "cat", "runs"],
+        ["the", "cat", "eats"],
+        ["the", "cow", "eats"],
+        ["Rome", "is", "old"],
+    ] * 40
+    model = ContextVectors(4, window=2, n_hidden=6, n_drawn=8, min_count=1, random_state=0).fit(text)
+    for a, b in zip(model.transform([["The", "Cat", "runs"]]), model.transform([["the", "cat", "runs"]]), strict=True):
+        assert_array_equal(a, b)
+    assert (model["Rome"] != model["cat"]).any()
+    assert "Cat" not in {n.word for n in model.neighbors("runs", 20)}
+    [gap] = model.fill(["The", None, "runs"], n=20)
+    assert gap.words[0].word == "cat"
+
+
+def test_a_fit_again_forgets_the_first() -> None:
+    model = fitted()
+    model["cat"]
+    model.fit([["rain", "falls", "again"], ["rain", "stops", "again"]] * 30)
+    assert "rain" in model and model["rain"].shape == (8,)
+    assert model.transform([["rain", "falls"]])[0].shape == (2, 16)
+
+
+def test_saving(tmp_path: Path) -> None:
+    model = fitted()
+    model.save(tmp_path / "m")
+    again = load(tmp_path / "m")
+    for a, b in zip(model.transform(sentences(5, 4)), again.transform(sentences(5, 4)), strict=True):
+        assert_array_equal(a, b)
+
+
+def test_a_tagger_reads_them(tmp_path: Path) -> None:
+    model = fitted()
+    words = [["a", "quick", "cat", "runs"], ["a", "heavy", "stone", "falls"]] * 6
+    tags = [["DT", "JJ", "NN", "VBZ"], ["DT", "JJ", "NN", "VBZ"]] * 6
+    tagger = CRFTagger(Vectors(model, network_only=True), n_hidden=8, random_state=0).fit(words, tags)
+    tagger.save(tmp_path / "t")
+    assert load(tmp_path / "t").predict([["a", "quick", "hen", "eats"]]) == [["DT", "JJ", "NN", "VBZ"]]
+
+
+def test_bad_input_is_refused_in_one_sentence() -> None:
+    for wrong, text, what in (
+        (ContextVectors(3, window=0), sentences(), "window=0"),
+        (ContextVectors(3), [["alone"]], "No two words"),
+        (ContextVectors(3), [], "no token"),
+    ):
+        with pytest.raises(InputError, match=what) as caught:
+            wrong.fit(text)
+        assert is_one_sentence(str(caught.value))
+    with pytest.raises(InputError, match="leave out engine"):
+        ContextVectors(3).fit(sentences(), engine=object())  # type: ignore[arg-type]
+    model = fitted()
+    for ask in (
+        lambda: model.transform([["a"]], "type"),
+        lambda: model.fill([], 3),
+        lambda: model.fill(["a", {"b"}], 3),  # type: ignore[list-item]
+        lambda: model.fill("a b", 3),
+        lambda: model.fill(["a", None], 0),
+        lambda: model.neighbors("zebra"),
+        lambda: model.neighbors("cat", position=1),
+        lambda: model.masked_perplexity([[]]),
+    ):
+        with pytest.raises(InputError) as caught:
+            ask()
+        assert is_one_sentence(str(caught.value))
+    with pytest.warns(LittleTextWarning, match="60 components for 2,400 tokens") as warned:
+        ContextVectors(60, n_hidden=4, n_drawn=4).fit(sentences())
+    assert len(warned) == 1
+
+
+def test_the_command_fits_fills_and_exports(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(" ".join(s) for s in sentences()), encoding="utf-8")
+    out = tmp_path / "m.context"
+    options = ["--components", 8, "--window", 2, "--hidden", 12, "--iterations", 8, "--drawn", 16]
+    facts = json.loads(run("fit", "context", text, "-o", out, *options, "--json").stdout)
+    assert facts["passes"] == 8 and facts["objective"] < 0
+    assert json.loads(run("fit", "context", text, "-o", out, *options, "--json").stdout)["reused"]
+    found = json.loads(run("fill", out, "a quick ? sleeps", "-n", 4, "--json").stdout)
+    assert {w["word"] for w in found["gaps"][0]["words"]} == set(NOUNS)
+    run("embed", out, text, "-o", tmp_path / "vectors.npz", "--view", "context")
+    run("export", out, "-o", tmp_path / "vectors.txt")
+    run("inspect", out)
+    run("verify", out)
+    run("neighbors", out, "cat")
+    assert "--overwrite" in failed(run("fit", "context", text, "-o", out, "--window", 3))
+
+
+def test_a_corpus_keeps_its_rule() -> None:
+    corpus = Corpus.from_sentences(sentences())
+    model = ContextVectors(4, window=1, n_hidden=4, n_drawn=4, random_state=0).fit(corpus)
+    assert model.vocabulary_ is corpus.vocabulary and model.tokenizer_ is None
