@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -238,12 +238,16 @@ class ContextVectors(Estimator):
                 callbacks=self.callbacks,
                 checkpoint=at,
             )
-        for derived in ("_casing", "_unit_words"):  # of an earlier fit
-            vars(self).pop(derived, None)
         self.network_, self.tables_ = result.params
         self.vocabulary_, self.tokenizer_ = corpus.vocabulary, corpus.manifest.get("tokenizer")
         self.history_ = result.history
+        self._derive()
         return self
+
+    def _derive(self) -> None:
+        """What questions need and the saved arrays determine."""
+        self._casing = usual_casings(self.vocabulary_)
+        self._unit_words = unit_rows(self.tables_.inputs[:-1])
 
     def _start(self, corpus: Corpus, ids: I64, rng: np.random.Generator) -> TrainingState:
         """Words begin with their near PMI vectors, the network at random."""
@@ -505,14 +509,6 @@ class ContextVectors(Estimator):
                 some = text.position[a : a + ASK_TOKENS]
                 yield some, queries(self.network_, self.tables_.inputs, Windows(text.ids, some)).query
 
-    @cached_property
-    def _casing(self) -> I64:
-        return usual_casings(self.vocabulary_)
-
-    @cached_property
-    def _unit_words(self) -> F32:
-        return unit_rows(self.tables_.inputs[:-1])
-
     # --- saving -----------------------------------------------------------------------------------------
 
     @classmethod
@@ -541,6 +537,7 @@ class ContextVectors(Estimator):
         self.network_ = ContextNetwork(*(tensors[name] for name in ContextNetwork._fields))
         self.tables_ = WordTables(*(tensors[name] for name in WordTables._fields))
         self.tokenizer_ = state.fitted["tokenizer"]
+        self._derive()
 
 
 def usual_casings(vocabulary: Vocabulary) -> I64:
