@@ -71,7 +71,7 @@ def files(directory: Path) -> dict[str, bytes]:
 
 def test_killed_training_goes_on(place: Path) -> None:
     """Once while the clusters are fitted, then while the CRF is measured: what was finished is not done again."""
-    assert fitted(killed(COMMAND, "words moved")) == ["LDS", "PMIVectors", "WordClusters"]
+    assert fitted(killed(COMMAND, "words moved")) == ["LDS", "PMIVectors", "ContextVectors", "WordClusters"]
     assert not (place / "t").exists() and list((place / "t.partial").glob("part-lds-*/config.json"))
     assert fitted(killed(COMMAND, "training the CRF")) == ["WordClusters", "HMM", "training the CRF"]
     third, log = run_logged(*COMMAND.split())
@@ -86,7 +86,7 @@ def test_the_directory_of_work_serves_other_taggers(place: Path) -> None:
     done = run(*COMMAND.split(), "--work", "work", "--json")
     assert done.returncode == 0 and done.stderr == "", done.stderr
     facts = json.loads(done.stdout)
-    assert facts["features"] == ["lds-vectors", "pmi-vectors", "clusters-paths", "hmm-posteriors"]
+    assert facts["features"] == ["lds-vectors", "pmi-vectors", "context-vectors", "clusters-paths", "hmm-posteriors"]
     assert facts["held_out"]["tokens"]["all"] == load(place / "t").held_out_.as_dict()["tokens"]["all"]
     assert not (place / "t.partial").exists() and list((place / "work").glob("corpus-*"))
     again, log = run_logged(*COMMAND.replace("-o t", "-o u").split(), "--work", "work", "--l2", 3)

@@ -29,7 +29,7 @@ from undertow.results.tagging.tagger import split
 WORDS, LABELS = sentences(60, seed=1, share=0.2)
 TEST, GOLD = sentences(60, seed=2)
 TEXT = sentences(9600, seed=3)[0]
-PARTS = ["lds", "pmi", "clusters", "hmm", "validation", "crf"]
+PARTS = ["lds", "pmi", "context", "clusters", "hmm", "validation", "crf"]
 
 
 def parts_of(events: list[TrainingEvent]) -> list[str | None]:
@@ -47,7 +47,13 @@ def tagger(events: list[TrainingEvent]) -> Tagger:
 
 
 def test_text_tells_what_unseen_words_are(tagger: Tagger) -> None:
-    assert [f.name for f in tagger.features_] == ["lds-vectors", "pmi-vectors", "clusters-paths", "hmm-posteriors"]
+    assert [f.name for f in tagger.features_] == [
+        "lds-vectors",
+        "pmi-vectors",
+        "context-vectors",
+        "clusters-paths",
+        "hmm-posteriors",
+    ]
     spelling = Tagger(n_iter=30).fit(WORDS, LABELS)
     assert spelling.features_ == []
     with_text, without = tagger.evaluate(TEST, GOLD), spelling.evaluate(TEST, GOLD)

@@ -20,7 +20,6 @@ from undertow.results.tagging.token_features import Representation
 from undertow.results.word_clusters import WordClusters
 from undertow.text.corpus import Corpus
 
-LEAST_FOR_CONTEXTS = 200_000  # tokens of text
 LAGS = 7  # of the counts that the LDS, the PMI vectors and the clusters share
 
 
@@ -77,21 +76,16 @@ def default_parts(text: Corpus, random_state: Any, n_jobs: int | None) -> tuple[
                 6e-7 * n_tokens * h / 200 + 3e-8 * n_words * h,
             )
         )
-    else:
-        left_out += ["LDS vectors", "PMI vectors"]
-
-    if n_tokens >= LEAST_FOR_CONTEXTS and n_lagged >= 500:
-        context = ContextVectors(min(128, h), **common)
         parts.append(
             Part(
-                context,
+                ContextVectors(min(128, h), **common),
                 lambda m: Vectors(m, network_only=True, scale=2.0, window=0, pieces=True, casing="frequent"),
                 False,
-                3.3e-5 * n_tokens,
+                3.4e-5 * n_tokens,
             )
         )
     else:
-        left_out.append("context vectors")
+        left_out += ["LDS vectors", "PMI vectors", "context vectors"]
 
     n_clusters = min(1000, n_words // 10)
     if n_tokens >= 2_000 and n_clusters >= 10:
