@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from cli_runner import failed, run
 from oracles.context_network import log_probability, query_of
 from sentences import is_one_sentence
-from undertow import ContextVectors, Corpus, CRFTagger, load
+from undertow import ContextVectors, Corpus, CRFTagger, PMIVectors, load
 from undertow.errors import InputError
 from undertow.kernels.words.context_network import ContextNetwork, WordTables
 from undertow.models.base import LittleTextWarning
@@ -66,6 +67,8 @@ def test_answers_are_those_of_the_network_token_by_token() -> None:
         assert_array_equal(np.hstack([own, word]), both)
     assert_allclose(np.linalg.norm(model.word_vectors()[model.vocabulary_.id("cat")]), 1, rtol=1e-5)
     assert_array_equal(model["cat"], model.transform([["cat"]], "word")[0][0])
+    cat = model.tables_.inputs[model.vocabulary_.id("cat")]
+    assert_allclose(model["cat"], cat / np.linalg.norm(cat), rtol=1e-5)
     assert model.transform([]) == [] and model.transform([[]])[0].shape == (0, 16)
 
 
@@ -97,6 +100,36 @@ def test_threads_long_sentences_and_batches_change_nothing(monkeypatch: pytest.M
     assert any((a != b).any() for a, b in zip(one.network_, fitted(1).network_, strict=True))
 
 
+def test_words_begin_with_their_near_pmi_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(context_vectors, "ROW_RATE", 0.0)
+    model = fitted()
+    near = PMIVectors(8, contexts="near", lags=2, random_state=0).fit(sentences())
+    words = near.vocabulary_.words[near.vocabulary_.n_special :]
+    found = np.stack([model[word] for word in words])
+    assert_allclose(found @ found.T, (u := np.stack([near[word] for word in words])) @ u.T, atol=1e-2)
+
+
+def test_what_a_part_gave_is_not_changed_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(context_vectors, "PART_TOKENS", 600)
+    kept = []
+    run_all = context_vectors.run_iterations
+
+    def watched(iterations: Any, **how: Any) -> Any:
+        def told() -> Any:
+            for now in iterations:
+                kept.append((now.params, [w.copy() for part in now.params for w in part]))
+                yield now
+
+        return run_all(told(), **how)
+
+    monkeypatch.setattr(context_vectors, "run_iterations", watched)
+    model = fitted(n_iter=2)
+    assert len(kept) == len(model.history_) == 8
+    for params, copies in kept:
+        for a, b in zip((w for part in params for w in part), copies, strict=True):
+            assert_array_equal(a, b)
+
+
 def test_segments_cover_the_text() -> None:
     bounds = np.array([0, 3, 3, 3 + 600, 3 + 600 + 256])
     begin, length = segments(bounds)
@@ -124,6 +157,8 @@ def test_capitals_are_read_in_the_usual_casing() -> None:
     assert "Cat" not in {n.word for n in model.neighbors("runs", 20)}
     [gap] = model.fill(["The", None, "runs"], n=20)
     assert gap.words[0].word == "cat"
+    of = {w.word: w.probability for w in gap.words}
+    assert of["Cat"] < of["cat"] / 20  # the text is read without it
 
 
 def test_a_fit_again_forgets_the_first() -> None:
@@ -191,11 +226,16 @@ def test_the_command_fits_fills_and_exports(tmp_path: Path) -> None:
     assert json.loads(run("fit", "context", text, "-o", out, *options, "--json").stdout)["reused"]
     found = json.loads(run("fill", out, "a quick ? sleeps", "-n", 4, "--json").stdout)
     assert {w["word"] for w in found["gaps"][0]["words"]} == set(NOUNS)
-    run("embed", out, text, "-o", tmp_path / "vectors.npz", "--view", "context")
-    run("export", out, "-o", tmp_path / "vectors.txt")
-    run("inspect", out)
-    run("verify", out)
-    run("neighbors", out, "cat")
+    for command in (
+        ("embed", out, text, "-o", tmp_path / "vectors.npz", "--view", "context"),
+        ("export", out, "-o", tmp_path / "vectors.txt"),
+        ("inspect", out),
+        ("verify", out),
+        ("neighbors", out, "cat"),
+        ("view", out, "-o", tmp_path / "page.html"),
+    ):
+        done = run(*command)
+        assert done.returncode == 0, done.stderr
     assert "--overwrite" in failed(run("fit", "context", text, "-o", out, "--window", 3))
 
 

@@ -23,6 +23,7 @@ VOCABULARY = Vocabulary.from_counts(COUNTS)
         ("GREAT", "great", "great"),
         ("#GREAT", "great", "great"),
         ("Smith", "Smith", "Smith"),
+        ("SMITH", "smith", "Smith"),  # known in lower case, more frequent with one capital
         ("smith", "smith", "smith"),  # what begins with a small letter stays as it is
         ("nasa", "NASA", "NASA"),
         ("@london", "London", "London"),

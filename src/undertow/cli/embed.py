@@ -24,10 +24,13 @@ SUFFIXES = {".npz": "npz", ".parquet": "parquet", ".jsonl": "jsonl", ".txt": "te
 @click.option("-o", "--out", type=click.Path(), default="-", help="Output file.  [default: standard output]")
 @click.option(
     "--view",
-    type=click.Choice(["type", "filter", "smooth", "features", "posterior", "viterbi"]),
+    type=click.Choice(
+        ["type", "filter", "smooth", "features", "posterior", "viterbi", "near", "wide", "context", "word"]
+    ),
     help="lds: type = the word without context, filter = given the words before it, smooth = given the whole sentence, "
     "features = type and smooth concatenated. hmm, fhmm: posterior = state probabilities; fhmm: viterbi = states of "
-    "the best path.  [default: depends on the model]",
+    "the best path. pmi: near, wide. context: context = what is expected at the token, word = the word itself.  "
+    "[default: depends on the model]",
 )
 @click.option(
     "--output-format",
