@@ -1,7 +1,7 @@
-"""Learning word vectors: PMIVectors against gensim's Word2Vec, and the LDS, on one text.
+"""Learning vectors: PMIVectors and ContextVectors against gensim's Word2Vec, and the LDS, on one text.
 
     .venv/bin/pip install -c constraints.txt '.[rivals]'
-    OMP_NUM_THREADS=1 .venv/bin/python benchmarks/pmi.py              # 8 M tokens; about four minutes of one core
+    OMP_NUM_THREADS=1 .venv/bin/python benchmarks/pmi.py              # 8 M tokens; about nine minutes of one core
 
 From the encoded corpus to the vectors, counting included, one thread each. The text is that of
 experiments/tagging_default.py. Needs the real data (UNDERTOW_DATA, default ../shared/data).
@@ -12,7 +12,7 @@ from __future__ import annotations
 from bench import Clock, Spent, parser, print_header, print_row, timed, work_option
 from lds import gensim_seconds
 from tagging_default import text_of
-from undertow import LDS, PMIVectors
+from undertow import LDS, ContextVectors, PMIVectors
 
 
 def main() -> None:
@@ -31,6 +31,7 @@ def main() -> None:
         lambda: PMIVectors(200, contexts="near", random_state=0).fit(text)
     )[0]
     rows["LDS(200)"] = timed(lambda: LDS(200, random_state=0).fit(text))[0]
+    rows["ContextVectors(128)"] = timed(lambda: ContextVectors(128, random_state=0).fit(text))[0]
     rows["gensim Word2Vec, CBOW"] = gensim_seconds(text, 200, options.work, workers=1)
     rival = rows["gensim Word2Vec, CBOW"]
     print_header("way", "seconds", "processor seconds", "of gensim's speed, processor time")
