@@ -17,8 +17,8 @@ from undertow import ContextVectors, Corpus, CRFTagger, PMIVectors, load
 from undertow.errors import InputError
 from undertow.kernels.words.context_network import ContextNetwork, WordTables
 from undertow.models.base import LittleTextWarning
-from undertow.results import context_vectors
-from undertow.results.context_vectors import segments
+from undertow.results import context_training, context_vectors
+from undertow.results.context_training import segments
 from undertow.results.tagging import Vectors
 
 NOUNS, VERBS = "cat dog cow hen".split(), "runs sleeps eats".split()
@@ -101,7 +101,7 @@ def test_threads_long_sentences_and_batches_change_nothing(monkeypatch: pytest.M
 
 
 def test_words_begin_with_their_near_pmi_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(context_vectors, "ROW_RATE", 0.0)
+    monkeypatch.setattr(context_training, "ROW_RATE", 0.0)
     model = fitted()
     near = PMIVectors(8, contexts="near", lags=2, random_state=0).fit(sentences())
     words = near.vocabulary_.words[near.vocabulary_.n_special :]
@@ -110,7 +110,7 @@ def test_words_begin_with_their_near_pmi_vectors(monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_a_part_gave_is_not_changed_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(context_vectors, "PART_TOKENS", 600)
+    monkeypatch.setattr(context_training, "PART_TOKENS", 600)
     kept = []
     run_all = context_vectors.run_iterations
 

@@ -6,37 +6,28 @@ their near PMI vectors, so that little text is enough for a start.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from undertow.engine import Engine, count_workers
+from undertow.engine import Engine
 from undertow.engine.blas import one_blas_thread
 from undertow.errors import InputError, short
-from undertow.kernels.adam import AdamState, adam_start, adam_step
-from undertow.kernels.lanes import equal_runs, ordered_map
 from undertow.kernels.types import F32, F64, I64
 from undertow.kernels.words.context_network import (
     ContextNetwork,
-    Gradient,
     Windows,
     WordTables,
-    gradient,
     log_probabilities,
     padded,
     queries,
-    segment_windows,
-    step_rows,
 )
 from undertow.models import similar_words
 from undertow.models.answers import Gap, Neighbor, gap_of
 from undertow.models.base import (
     Estimator,
-    LittleTextWarning,
     SavedState,
     TensorSpec,
     as_corpus,
@@ -48,51 +39,23 @@ from undertow.models.constraints import CALLBACKS, N_JOBS, RANDOM_STATE, Constra
 from undertow.models.fitting import (
     Callback,
     CheckpointSource,
-    Iteration,
-    interrupts_raise,
     open_checkpoint,
     run_iterations,
 )
 from undertow.questions.evidence import GAP_SIGN, as_evidence
 from undertow.questions.explain import masked_score
 from undertow.questions.fill import check_number
-from undertow.results.pmi_vectors import NEAR_LAGS, PMIVectors, unit_rows
+from undertow.results import context_training as training
+from undertow.results.pmi_vectors import unit_rows
 from undertow.tables import Table
 from undertow.text.casing import most_frequent_casing
 from undertow.text.corpus import Corpus
 from undertow.text.vocabulary import Vocabulary
 
 VIEWS = ("features", "context", "word")
-# chosen on train files, see experiments/results/tagging_default.md
-BATCH_TOKENS = 1024  # fewer where the text is short, so that there are enough steps
-LEAST_BATCHES = 200  # of a pass
-LANES = 2  # parts of a batch, in threads if there are any; the result does not depend on the threads
-PART_TOKENS = 1 << 18  # tokens between two reports
-SEGMENT = 256  # tokens of a sentence that are read together at the most
-RATE, BETA_2, ROW_RATE = 2e-3, 0.99, 0.1  # of Adam for the network, of AdaGrad for the words; both fall to 0
-POWER = 0.75  # words are drawn by their counts to this power
-START_SIZE = 0.3  # root of the mean squared number of a word's vector at the start
 LARGEST_WEIGHT = 1e6  # beyond any that training leaves; sums of larger ones could overflow
 ASK_TOKENS = 1 << 12  # tokens that are asked at a time, so that memory does not grow with the text
 SCORE_TOKENS = 1 << 8  # the same where each has a probability for every word
-
-
-class TrainingState(NamedTuple):
-    """Where training is."""
-
-    n_done: int  # parts of passes
-    seed: int  # of the order of the text
-    network: ContextNetwork
-    tables: WordTables
-    adam: AdamState
-    squares: tuple[F64, F64, F64]  # Σ mean squared gradient of each word, by table
-
-
-class Chance(NamedTuple):
-    """The words drawn for a batch, and log(m r) of every word."""
-
-    drawn: I64
-    log_rate: F32
 
 
 class ContextVectors(Estimator):
@@ -228,13 +191,13 @@ class ContextVectors(Estimator):
         warn_of_many_components(self.n_components, corpus.n_tokens, stacklevel=2)
         casing = usual_casings(corpus.vocabulary)
         ids = casing[np.asarray(corpus.ids)]
+        sizes = training.Sizes(*(getattr(self, name) for name in training.Sizes._fields))
         with one_blas_thread(), open_checkpoint(checkpoint, self, corpus, rng) as at:
-            state = at.state if at.state is not None else self._start(corpus, ids, rng)
+            state = at.state if at.state is not None else training.start(corpus, ids, sizes, rng)
             text = padded(ids, corpus.offsets, self.window, len(casing))
-            parts = -(-corpus.n_tokens // PART_TOKENS)
             result = run_iterations(
-                self._iterations(text, np.asarray(corpus.offsets), state, parts, rng),
-                n_iter=self.n_iter * parts,
+                training.parts_of_passes(text, np.asarray(corpus.offsets), state, sizes, rng),
+                n_iter=self.n_iter * training.n_parts_of(corpus.n_tokens),
                 callbacks=self.callbacks,
                 checkpoint=at,
             )
@@ -248,88 +211,6 @@ class ContextVectors(Estimator):
         """What questions need and the saved arrays determine."""
         self._casing = usual_casings(self.vocabulary_)
         self._unit_words = unit_rows(self.tables_.inputs[:-1])
-
-    def _start(self, corpus: Corpus, ids: I64, rng: np.random.Generator) -> TrainingState:
-        """Words begin with their near PMI vectors, the network at random."""
-        V, d, k = len(corpus.vocabulary), self.n_components, self.n_hidden
-        counts = np.bincount(ids, minlength=V)
-        read = Corpus(ids.astype(np.uint32), corpus.offsets, corpus.vocabulary.with_counts(counts))
-        start = PMIVectors(d, contexts="near", lags=NEAR_LAGS, random_state=rng, n_jobs=self.n_jobs)
-        with interrupts_raise(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", LittleTextWarning)  # `fit` has warned
-            near = start.fit(read).vectors_
-        inputs = np.zeros((V + 1, d), dtype=np.float32)
-        inputs[:V] = near * (START_SIZE / max(float(np.sqrt(np.square(near).mean())), 1e-9))
-
-        def uniform(n_in: int, n_out: int) -> F32:
-            bound = 1 / np.sqrt(n_in)
-            return rng.uniform(-bound, bound, (n_in, n_out)).astype(np.float32)
-
-        biases = [np.zeros(k, dtype=np.float32) for _ in range(2)]
-        net = ContextNetwork(uniform(2 * self.window * d, k), biases[0], uniform(k, k), biases[1], uniform(2 * k, d))
-        outputs = 0.01 * rng.standard_normal((V, d), dtype=np.float32)
-        bias = np.log((counts + 1) / (counts + 1).sum()).astype(np.float32)
-        squares = (np.zeros(V + 1), np.zeros(V), np.zeros(V))
-        return TrainingState(
-            0, int(rng.integers(1 << 32)), net, WordTables(inputs, outputs, bias), adam_start(net), squares
-        )
-
-    def _iterations(
-        self, text: Windows, bounds: I64, state: TrainingState, n_parts: int, rng: np.random.Generator
-    ) -> Iterator[Iteration[tuple[ContextNetwork, WordTables]]]:
-        """Parts of passes: each pass reads all segments of the text in an order of its own."""
-        begin, length = segments(bounds)
-        counts = np.bincount(text.ids[text.position], minlength=len(state.tables.bias))
-        rate = counts**POWER / (counts**POWER).sum()
-        cumulative = np.cumsum(rate)
-        log_rate = np.log(self.n_drawn * np.maximum(rate, 1e-30)).astype(np.float32)
-        n_threads = min(count_workers(self.n_jobs), LANES)
-        n_all = self.n_iter * n_parts
-        for i in range(state.n_done, n_all):
-            # the order of a pass is that of its number, so that a part needs nothing of those before it
-            order = np.random.default_rng([state.seed, i // n_parts]).permutation(len(begin))
-            edges = equal_runs(np.concatenate(([0], np.cumsum(length[order]))), n_parts)
-            mine = order[edges[i % n_parts] : edges[i % n_parts + 1]]
-            cost = np.concatenate(([0], np.cumsum(length[mine])))
-            batches = equal_runs(cost, max(round(int(cost[-1]) / BATCH_TOKENS), LEAST_BATCHES // n_parts))
-            loss = 0.0
-            for b in range(len(batches) - 1):
-                some = mine[batches[b] : batches[b + 1]]
-                left = 1 - (i + b / (len(batches) - 1)) / n_all
-                drawn = np.searchsorted(cumulative, rng.random(self.n_drawn) * cumulative[-1], side="right")
-                chance = Chance(drawn, log_rate)
-                state, more = self._step(text, begin[some], length[some], chance, state, left, n_threads)
-                loss += more
-            state = state._replace(n_done=i + 1)
-            now = state._replace(tables=_copy(state.tables), squares=_copy(state.squares))  # steps change them in place
-            yield Iteration(-loss / float(cost[-1]), (now.network, now.tables), state=partial(_same, now))
-
-    def _step(
-        self, text: Windows, begin: I64, length: I64, chance: Chance, state: TrainingState, left: float, n_threads: int
-    ) -> tuple[TrainingState, float]:
-        """One batch: the parts of its gradient in threads, added up in their order."""
-        net, tables, n = state.network, state.tables, int(length.sum())
-        edges = equal_runs(np.concatenate(([0], np.cumsum(length))), LANES)
-        windows = [
-            segment_windows(text, begin[a:b], length[a:b], self.window) for a, b in zip(edges, edges[1:], strict=False)
-        ]
-
-        def lane(own: Windows) -> Gradient:
-            return gradient(net, tables, own, chance.drawn, chance.log_rate)
-
-        found = list(ordered_map(lane, windows, n_threads))
-        down = ContextNetwork(*(sum(parts) / np.float32(n) for parts in zip(*(g.network for g in found), strict=True)))
-        net, adam = adam_step(net, down, state.adam, RATE * left, beta2=BETA_2)
-        target = np.concatenate([own.ids[own.position] for own in windows])
-        places = np.concatenate([own.ids for own in windows])
-        words = np.concatenate([target, chance.drawn])
-        outputs = np.concatenate([*(g.targets for g in found), sum(g.drawn for g in found)])
-        bias = np.concatenate([*(g.target_bias for g in found), sum(g.drawn_bias for g in found)])
-        rate = ROW_RATE * left
-        step_rows(tables.inputs, state.squares[0], places, np.concatenate([g.inputs for g in found]), rate)
-        step_rows(tables.outputs, state.squares[1], words, outputs, rate)
-        step_rows(tables.bias[:, None], state.squares[2], words, bias[:, None], rate)
-        return state._replace(network=net, adam=adam), sum(g.loss for g in found)
 
     # --- queries ----------------------------------------------------------------------------------------
 
@@ -550,27 +431,9 @@ def usual_casings(vocabulary: Vocabulary) -> I64:
     return out
 
 
-def segments(bounds: I64) -> tuple[I64, I64]:
-    """Where runs of at most `SEGMENT` tokens of one sentence begin, and their lengths."""
-    lengths = np.diff(bounds)
-    n = -(-lengths // SEGMENT)
-    number = np.arange(int(n.sum())) - np.repeat(np.cumsum(n) - n, n)
-    begin = np.repeat(bounds[:-1], n) + SEGMENT * number
-    return begin, np.minimum(np.repeat(bounds[1:], n) - begin, SEGMENT)
-
-
 def _cut(rows: NDArray[Any], bounds: I64) -> list[Any]:
     """The rows of each sentence."""
     return [rows[a:b] for a, b in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)]
-
-
-def _copy(arrays: Any) -> Any:
-    copies = [a.copy() for a in arrays]
-    return arrays._make(copies) if hasattr(arrays, "_make") else tuple(copies)
-
-
-def _same(state: TrainingState) -> TrainingState:
-    return state
 
 
 __all__ = ["ContextVectors"]
