@@ -315,11 +315,11 @@ class ContextVectors(Estimator):
         self._check_fitted()
         check_number(n)
         tokens = as_evidence(text, gap_sign=GAP_SIGN).tokens
+        if not len(tokens):
+            raise InputError("The text is empty: give at least one token or gap.")
         odd = next((token for token in tokens if token is not None and not isinstance(token, str)), None)
-        if not len(tokens) or odd is not None:
-            raise InputError(
-                f"The text must be words, and None for a gap; {short(odd) if len(tokens) else 'it is empty'}."
-            )
+        if odd is not None:
+            raise InputError(f"The text has {short(odd)} where a word is expected: give words, and None for a gap.")
         where = [t for t, token in enumerate(tokens) if token is None]
         read, _ = self._read([[self.vocabulary_.unknown if token is None else token for token in tokens]])
         [(_, q)] = self._queries(Windows(read.ids, read.position[where]))
