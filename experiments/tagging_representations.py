@@ -129,6 +129,7 @@ READS: dict[str, Callable[[Models], Any]] = {
     "spelled-posteriors": lambda m: posteriors(m, casing=None),
     "spelled-posteriors*2": lambda m: posteriors(m, 2.0, casing=None),
     "lds": lds,
+    "lds-network": lambda m: beside(m, "lds"),
     "pmi": pmi,
     "context": lambda m: beside(m, "context"),
     "pmi/2": lambda m: pmi(m, 1.0),
@@ -183,6 +184,10 @@ def problems() -> Iterator[Problem]:
     yield Problem("tags", first_tokens(labelled, 20_000), tests)
 
 
+def shortened(problem: Problem, n_tokens: int | None) -> Problem:
+    return problem if n_tokens is None else problem._replace(train=first_tokens(problem.train, n_tokens))
+
+
 def tag(problem: Problem, features: list[Any], n_iter: int, n_hidden: int) -> Tags:
     crf = CRFTagger(features, n_iter=n_iter, scheme="bioes", n_hidden=n_hidden, random_state=0)
     crf.fit([s.words for s in problem.train], [s.tags for s in problem.train])
@@ -196,6 +201,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="little of everything; exit code 1: the paths do not help")
     parser.add_argument("--read", nargs="+", default=CANDIDATES, help="candidates, compared with the first")
+    parser.add_argument("--labelled", type=int, help="the first so many tokens of the train text alone")
     parser.add_argument("--problems", nargs="+", default=["WNUT-17", "BC2GM", "NCBI", "phrases", "tags"])
     parser.add_argument("--n-iter", type=int, default=N_ITER, help="of L-BFGS")
     parser.add_argument("--n-hidden", type=int, default=N_HIDDEN, help="units of the network in the CRF; 0: linear")
@@ -205,7 +211,7 @@ def main() -> int:
     options.work.mkdir(parents=True, exist_ok=True)
     if options.quick:
         return quick()
-    chosen = [problem for problem in problems() if problem.name in options.problems]
+    chosen = [shortened(p, options.labelled) for p in problems() if p.name in options.problems]
     models = Models(cache(lambda: text_of(8.0)), options.work, options.seed)
     rows = Rows(options.work, __file__)
     print("\n".join(table(chosen, options.read, models, rows, options.n_iter, options.n_hidden)))
@@ -226,7 +232,8 @@ def table(
             def make(problem: Problem = problem, told: str = told, read_once: Any = read_once) -> Tags:
                 return tag(problem, [read_once(name) for name in told.split() if name != "spelling"], n_iter, n_hidden)
 
-            row = rows(f"{problem.name}-{told.replace('/', '÷')}-{models.seed}-{n_iter}-{n_hidden}", make)
+            n = sum(len(s.words) for s in problem.train)
+            row = rows(f"{problem.name}-{n}-{told.replace('/', '÷')}-{models.seed}-{n_iter}-{n_hidden}", make)
             found = [c.of(row.tags) for c in columns([problem])]
             for c, own, first in zip(columns([problem]), found, base or found, strict=True):
                 p = f" (p {shown_p(c.p(own, first))})" if base else ""
@@ -246,8 +253,9 @@ def quick() -> int:
     with tempfile.TemporaryDirectory() as place:
         models = Models(cache(lambda: text_of(0.5)), Path(place), 0, n_clusters=100, n_components=20)
         table([problem], ["spelling", "paths"], models, rows := Rows(Path(place), __file__), 30, 0)
+        n = sum(len(s.words) for s in problem.train)
         score = {
-            told: column.value(column.of(rows(f"BC2GM-{told}-0-30-0", lambda: []).tags))
+            told: column.value(column.of(rows(f"BC2GM-{n}-{told}-0-30-0", lambda: []).tags))
             for told in ("spelling", "paths")
         }
     return 0 if score["paths"] > score["spelling"] else 1

@@ -74,7 +74,7 @@ def test_the_result_is_the_mean_of_both_and_reads_numbers_as_they_are(monkeypatc
     second = CRFTagger([Signs()], n_hidden=3, **settings).fit(X, y)
     assert linear.history_ == mean.history_[:5] and mean.history_ == second.history_
     found = [np.concatenate([scores for _, scores in t._scores(X, None)]) for t in (linear, mean, second)]
-    np.testing.assert_allclose(found[1], 0.3 * found[0] + 0.7 * found[2], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(found[1], 0.2 * found[0] + 0.8 * found[2], rtol=1e-4, atol=1e-4)
     assert not np.allclose(found[0], found[2], atol=0.1)
 
 
@@ -99,8 +99,8 @@ def test_the_network_that_is_kept_reads_numbers_that_are_not_centered() -> None:
     center, spread = X.mean(axis=0), X.std()
     kept = crf_network._mean(np.zeros(2), np.ones(2), net, center, spread)
     assert kept.network is not None
-    np.testing.assert_allclose(kept.flat, [0.7, 0.7])
-    expected = 0.7 * network_scores(net, (X - center) / spread, bounds)[0]
+    np.testing.assert_allclose(kept.flat, [0.8, 0.8])
+    expected = 0.8 * network_scores(net, (X - center) / spread, bounds)[0]
     np.testing.assert_allclose(network_scores(kept.network, X, bounds)[0], expected, rtol=1e-5, atol=1e-6)
 
 
@@ -110,8 +110,18 @@ def test_training_is_a_descent_on_the_loss_with_what_is_dropped(monkeypatch: pyt
         monkeypatch.setattr(crf_network, name, 0.0)
     X, y = signed(300)
     tagger = CRFTagger([Signs()], lexical=False, n_hidden=64, n_iter=10, random_state=0).fit(X, y)
-    assert len(tagger.history_) <= 10 + crf_network.PASSES
-    assert tagger.history_[-1] > 0.3 * tagger.history_[-1 - crf_network.PASSES]
+    assert len(tagger.history_) <= 10 + crf_network.TAG_PASSES
+    assert tagger.history_[-1] > 0.3 * tagger.history_[-1 - crf_network.TAG_PASSES]
+
+
+@pytest.mark.parametrize(("marks", "passes"), [(("same", "other"), 20), (("B-same", "O"), 40)])
+def test_tags_that_mark_spans_have_more_passes(marks: tuple[str, str], passes: int) -> None:
+    X, y = signed(20)
+    y = [[marks[tag == "other"] for tag in s] for s in y]
+    asked: list[int] = []
+    settings: Any = {"n_iter": 3, "random_state": 0, "callbacks": [lambda event: asked.append(event.n_iter)]}
+    tagger = CRFTagger([Signs()], n_hidden=2, **settings).fit(X, y)
+    assert len(tagger.history_) == 3 + passes and set(asked) == {3 + passes}
 
 
 def test_entries_are_dropped_as_often_as_said_and_their_mean_stays() -> None:

@@ -23,6 +23,7 @@ from undertow.models.fitting import TrainingEvent
 from undertow.progress import Progress
 from undertow.results.tagging import LittleTextWarning, Vectors
 from undertow.results.tagging.base import LabelsWarning
+from undertow.results.tagging.default import default_parts
 from undertow.results.tagging.parts import WORK, Watch, duration
 from undertow.results.tagging.tagger import split
 
@@ -170,6 +171,17 @@ def test_little_text_leaves_parts_out(n: int, parts: list[str]) -> None:
 
 
 # --- models of one's own --------------------------------------------------------------------------------
+
+
+def test_the_network_alone_reads_vectors() -> None:
+    text = Corpus.from_sentences([[f"w{i % 997}" for i in range(k, k + 20)] for k in range(1_500)])
+    parts, left_out = default_parts(text, 0, 1)
+    read = [part.read(part.model) for part in parts]  # type: ignore[arg-type]
+    assert left_out == [] and [r.name for r in read if isinstance(r, Vectors)] == [
+        "lds-vectors", "pmi-vectors", "context-vectors",
+    ]  # fmt: skip
+    assert all(r.network_only for r in read if isinstance(r, Vectors))
+    assert sum(not isinstance(r, Vectors) for r in read) == 2  # paths and posteriors
 
 
 def test_given_models_take_the_place_of_the_default(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ from undertow.results.tagging.base import (
     token_batches,
 )
 from undertow.results.tagging.crf_features import Extra, FeatureReader, checked_extra
-from undertow.results.tagging.crf_network import PASSES, Learned, NetworkState, with_network
+from undertow.results.tagging.crf_network import Learned, NetworkState, passes_of, with_network
 from undertow.results.tagging.crf_storage import labels_of
 from undertow.results.tagging.crf_training import CRFWeights
 from undertow.results.tagging.scores import Report
@@ -100,9 +100,8 @@ class CRFTagger(BaseTagger):
     n_hidden
         Units in each of the two hidden layers of a network that scores tokens too; 0 for none. It reads the vectors
         of all features that have any, of states' probabilities up to 512; without such features there is none. After
-        the linear CRF, a second one is
-        trained with it in 20 passes in which features and units are dropped at random, and the mean of the two is
-        kept. It needs l1 = 0 and no prior.
+        the linear CRF, a second one is trained with it in 20 passes, 40 if the tags mark spans, in which features and
+        units are dropped at random, and the mean of the two is kept. It needs l1 = 0 and no prior.
     scheme
         "bioes" learns spans with tags of their own for the last and the only token of a span, where the tags given are
         IOB2; all results are in IOB2. None learns the tags as they are, and so does "bioes" for other tags.
@@ -269,6 +268,7 @@ class CRFTagger(BaseTagger):
         names: dict[str, int] = {}
         with one_blas_thread():
             is_spans, network = scheme_of(tags) is not None, self.n_hidden > 0
+            n_passes = passes_of(is_spans) if network else 0
             reader = FeatureReader(features, self.window, self.lexical, names, is_spans, network)
             tokens = reader.read(words, columns, grow=True)
             labels, states, problem = self._problem(tokens, tags, names)
@@ -277,8 +277,8 @@ class CRFTagger(BaseTagger):
             data = (tokens, problem.gold, problem.weight, start, np.zeros(0) if centre is None else centre)
             with open_checkpoint(checkpoint, self._without_models(), data) as saved:
                 result = run_iterations(
-                    self._iterations(problem, penalty, start, saved.state),
-                    n_iter=self.n_iter + (PASSES if self.n_hidden else 0),
+                    self._iterations(problem, penalty, start, n_passes, saved.state),
+                    n_iter=self.n_iter + n_passes,
                     unit="iteration" if self.algorithm == "lbfgs" else "pass",
                     callbacks=self.callbacks,
                     checkpoint=saved,
@@ -327,7 +327,7 @@ class CRFTagger(BaseTagger):
         return np.zeros(problem.n_weights()) if centre is None else centre.copy(), centre
 
     def _iterations(
-        self, problem: kernel.Problem, penalty: training.Penalty, start: F64, resume_from: Any
+        self, problem: kernel.Problem, penalty: training.Penalty, start: F64, n_passes: int, resume_from: Any
     ) -> Iterator[Iteration[Learned]]:
         rng = check_random_state(self.random_state)
         passes = resume_from if isinstance(resume_from, NetworkState) else None
@@ -339,7 +339,7 @@ class CRFTagger(BaseTagger):
             linear = training.minibatch(
                 problem, penalty, start, self.n_iter, self.batch_size, self.learning_rate, rng, before
             )
-        return with_network(linear, problem, penalty, self.n_hidden, rng, passes)
+        return with_network(linear, problem, penalty, self.n_hidden, rng, n_passes, passes)
 
     def _check_params(self) -> None:
         super()._check_params()

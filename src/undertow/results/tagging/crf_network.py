@@ -29,13 +29,13 @@ from undertow.models.fitting import Iteration
 from undertow.results.tagging.crf_training import Penalty, adagrad, check_value
 
 # chosen on train files, see experiments/results/tagging_default.md
-PASSES = 20
+TAG_PASSES, SPAN_PASSES = 20, 40  # more passes harm tags of text of another kind than the labelled one
 BATCH_TOKENS = 512  # fewer where the labelled text is short, so that there are enough steps
 LEAST_BATCHES = 20
 DROPPED_FEATURES, DROPPED_NUMBERS, DROPPED_UNITS = 0.3, 0.3, 0.5
 RATE, NETWORK_RATE = 0.3, 3e-3  # of AdaGrad for the weights of the CRF, of Adam for the network; both fall to 0
 ROWS = 1 << 13  # tokens whose numbers are in double precision at a time
-SHARE = 0.7  # of the CRF with the network in the mean
+SHARE = 0.8  # of the CRF with the network in the mean
 
 
 class Learned(NamedTuple):
@@ -55,6 +55,11 @@ class NetworkState(NamedTuple):
     network: TokenNetwork
     adam: AdamState
     random: Any  # of the generator
+
+
+def passes_of(is_spans: bool) -> int:
+    """How many passes are made: tags that mark spans gain by more."""
+    return SPAN_PASSES if is_spans else TAG_PASSES
 
 
 def start_network(rng: np.random.Generator, n_numbers: int, n_hidden: int, n_labels: int) -> TokenNetwork:
@@ -80,6 +85,7 @@ def with_network(
     penalty: Penalty,
     n_hidden: int,
     rng: np.random.Generator,
+    n_passes: int,
     resume_from: NetworkState | None = None,
 ) -> Iterator[Iteration[Learned]]:
     """The iterations of the linear CRF, then passes with the network; Ctrl-C among the former leaves no network."""
@@ -89,7 +95,7 @@ def with_network(
             weights = now.params
             yield Iteration(now.objective, Learned(weights, None), state=now.state)
     if n_hidden and any(part.shape[1] for part in problem.tokens.number_parts()):
-        yield from network_passes(problem, penalty, weights, n_hidden, rng, resume_from)
+        yield from network_passes(problem, penalty, weights, n_hidden, rng, n_passes, resume_from)
 
 
 def network_passes(
@@ -98,6 +104,7 @@ def network_passes(
     linear: F64,
     n_hidden: int,
     rng: np.random.Generator,
+    n_passes: int,
     resume_from: NetworkState | None = None,
 ) -> Iterator[Iteration[Learned]]:
     """Passes over the sentences; the objective is that of each batch when it was met, with what was dropped."""
@@ -116,7 +123,7 @@ def network_passes(
     free[: len(problem.pairs.free)] = problem.pairs.free
     l2, gradient, rounded = penalty.l2, np.zeros(len(x)), x.astype(np.float32)
     centre = np.zeros(0)
-    for i in range(n_done, PASSES):
+    for i in range(n_done, n_passes):
         order = rng.permutation(filled)
         edges = equal_runs(np.concatenate(([0], np.cumsum(lengths[order]))), n_batches)
         loss = 0.0
@@ -135,7 +142,7 @@ def network_passes(
             loss += more_loss
             add_weight_gradient(read, 0, n, problem.pairs, excess, steps, problem.split(gradient))
             mean_excess = (excess / n).astype(np.float32, copy=False)
-            left = 1 - (i + b / (len(edges) - 1)) / PASSES
+            left = 1 - (i + b / (len(edges) - 1)) / n_passes
             down = network_gradient(network, layers, mean_excess, read.bounds, dropped)
             network, adam = adam_step(network, down, adam, NETWORK_RATE * left)
             adagrad(x, squares, gradient, free, centre, 2 * l2 * n / n_tokens, RATE * left, rounded)

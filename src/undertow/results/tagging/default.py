@@ -32,6 +32,11 @@ class Part(NamedTuple):
     seconds: float  # processor time that the fit takes, roughly: only the ratios of the parts count
 
 
+def _beside(model: Estimator, view: str | None = None) -> Vectors:
+    """Vectors that the network of the CRF reads alone: its linear part gains nothing by them."""
+    return Vectors(model, view, network_only=True, scale=2.0, window=0, pieces=True, casing="frequent")
+
+
 def default_parts(text: Corpus, random_state: Any, n_jobs: int | None) -> tuple[list[Part], list[str]]:
     """The models to fit to a text.
 
@@ -63,7 +68,7 @@ def default_parts(text: Corpus, random_state: Any, n_jobs: int | None) -> tuple[
         parts.append(
             Part(
                 lds,
-                lambda m: Vectors(m, "features", scale=2.0, window=0, pieces=True, casing="frequent"),
+                lambda m: _beside(m, "features"),
                 True,
                 4e-8 * n_words * h**2 + 1e-6 * n_tokens,
             )
@@ -71,7 +76,7 @@ def default_parts(text: Corpus, random_state: Any, n_jobs: int | None) -> tuple[
         parts.append(
             Part(
                 PMIVectors(h, lags=LAGS, **common),
-                lambda m: Vectors(m, network_only=True, scale=2.0, window=0, pieces=True, casing="frequent"),
+                _beside,
                 True,
                 6e-7 * n_tokens * h / 200 + 3e-8 * n_words * h,
             )
@@ -79,7 +84,7 @@ def default_parts(text: Corpus, random_state: Any, n_jobs: int | None) -> tuple[
         parts.append(
             Part(
                 ContextVectors(min(128, h), **common),
-                lambda m: Vectors(m, network_only=True, scale=2.0, window=0, pieces=True, casing="frequent"),
+                _beside,
                 False,
                 3.4e-5 * n_tokens,
             )

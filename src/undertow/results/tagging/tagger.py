@@ -44,13 +44,14 @@ from undertow.results.tagging.base import (
     warn_of_odd_labels,
 )
 from undertow.results.tagging.crf import CRFTagger
-from undertow.results.tagging.crf_network import PASSES
+from undertow.results.tagging.crf_network import passes_of
 from undertow.results.tagging.default import LAGS, default_parts
 from undertow.results.tagging.label_shift import OUTSIDE, measure_shift, shift_label
 from undertow.results.tagging.model_features import ModelFeatures
 from undertow.results.tagging.parts import Kept, Watch, kept_parts
 from undertow.results.tagging.scores import Report
 from undertow.results.tagging.sources import FeatureSources
+from undertow.results.tagging.spans import scheme_of
 from undertow.results.tagging.token_features import Representation
 from undertow.results.tagging.unlabelled import TextSource, open_text
 from undertow.text.corpus import Corpus
@@ -249,7 +250,7 @@ class Tagger(BaseTagger):
         """What the CRF reads beside the spelling."""
         n_tokens = sum(map(len, labelled[0]))
         crf_seconds = 7e-8 * self.n_iter * n_tokens * len({t for s in labelled[1] for t in s})
-        crf_seconds += 2e-7 * PASSES * self.n_hidden * n_tokens
+        crf_seconds += 2e-7 * passes_of(scheme_of(labelled[1]) is not None) * self.n_hidden * n_tokens
         watch.plan({"validation": crf_seconds, "crf": crf_seconds})
         if corpus is None:
             return _given(self.representation)
