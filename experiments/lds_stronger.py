@@ -210,9 +210,9 @@ def page(found: Any, again: Any, passed: list[str], chosen: list[Problem], varia
         verdict(found["features"], again.get("features", {}), passed, n_columns),
         "",
         "`OMP_NUM_THREADS=1 .venv/bin/python experiments/lds_stronger.py`. A linear CRF over spelling and the vectors "
-        "of the LDS alone, on parts of train files: F1 of base phrases of EWT and of genes (BC2GM), errors on words that "
-        "are not in the labelled text in per cent. p against the default in the same view (bootstrap over sentences; "
-        "McNemar for errors). The default: h = 200, κ = T/V, "
+        "of the LDS alone, on parts of train files: F1 of base phrases of EWT and of genes (BC2GM), errors on words "
+        "that are not in the labelled text in per cent. p against the default in the same view (bootstrap over "
+        "sentences; McNemar for errors). The default: h = 200, κ = T/V, "
         f"{variants.text.n_tokens / len(variants.text.vocabulary):.0f} here, 7 lags. The text: "
         f"{variants.text.n_tokens:,} tokens, {len(variants.text.vocabulary):,} words.",
         "",
