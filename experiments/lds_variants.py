@@ -6,7 +6,6 @@ the ends of sentences are two words of the text.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ from scipy.sparse import csr_array
 from read_once import ReadOnce
 from representations import Learned, kept, key_of
 from scoring import Rows, Tags
+from source_key import work_of
 from tagging_default import Problem
 from tagging_representations import tag
 from undertow import LDS, Corpus, LagCounts
@@ -117,18 +117,24 @@ class Variants:
     def __init__(self, text: Corpus, work: Path) -> None:
         self.work = work
         self.text, self.held_out = split(text)
-        self._count = lru_cache(1)(
-            lambda lags, ends: LagCounts.from_corpus(with_ends(self.text) if ends else self.text, lags=lags, n_jobs=1)
-        )
+
+    def counts(self, c: Candidate) -> LagCounts:
+        """The pairs that a candidate is learned from, kept on disk."""
+        text = with_ends(self.text) if c.ends else self.text
+        path = work_of(self.work, __file__) / f"counts-{c.lags}-{c.ends}-{key_of(self.text)}"
+        if not path.exists():
+            LagCounts.from_corpus(text, lags=c.lags, n_jobs=1, out=path)
+        counts = LagCounts.open(path, verify=False)
+        return counts if c.decay == 1 else Decayed(counts, c.decay)
 
     def learned(self, c: Candidate, seed: int) -> Learned:
         """The LDS and the seconds of its fit, those of counting left out."""
+        counts = self.counts(c)
 
         def fit() -> LDS:
-            counts = self._count(c.lags, c.ends)
             kappa = c.kappa * counts.n_tokens / len(counts.vocabulary)
             model = LDS(c.n_components, lags=c.lags, kappa=kappa, random_state=seed, n_jobs=1)
-            return model.fit(counts if c.decay == 1 else Decayed(counts, c.decay))
+            return model.fit(counts)
 
         name = "-".join(f"{field}={value}" for field, value in c._asdict().items())
         return kept(self.work, f"{name}-{seed}-{key_of(self.text)}", fit, __file__)
