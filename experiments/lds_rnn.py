@@ -245,8 +245,8 @@ def run(start: str, unit: str, seed: int, rate: float, text: Text, epochs: int) 
 class Kept:
     """Finished runs, in a file that the next call goes on from."""
 
-    def __init__(self, path: Path | None):
-        self.path = path
+    def __init__(self, path: Path | None, report: bool = False):
+        self.path, self.report = path, report
         self.runs: dict[str, dict[str, Any]] = {}
         self.read()
 
@@ -255,9 +255,14 @@ class Kept:
         if self.path and self.path.exists():
             self.runs |= json.loads(self.path.read_text())
 
-    def get(self, phase: str, start: str, unit: str, seed: int, rate: float, text: Text, epochs: int) -> dict[str, Any]:
+    def get(
+        self, phase: str, start: str, unit: str, seed: int, rate: float, text: Text, epochs: int
+    ) -> dict[str, Any] | None:
+        """The run; None if it was not done and this is only a report."""
         key = f"{phase}, {unit}, {start}, rate {rate:g}, seed {seed}"
         self.read()
+        if key not in self.runs and self.report:
+            return None
         if key not in self.runs:
             done = run(start, unit, seed, rate, text, epochs)
             self.read()
@@ -468,12 +473,12 @@ def page(small: Measured, large: Measured, n_iter: int) -> str:
     return "\n".join(lines)
 
 
-def measure(scale: Scale, n_iter: int, units: list[str], work: Path | None) -> Measured:
-    """All runs of one scale; those that `work` has are not done again."""
+def measure(scale: Scale, n_iter: int, units: list[str], work: Path | None, report: bool = False) -> Measured:
+    """All runs of one scale; those that `work` has are not done again. A report has no others."""
     kept = None
     if work:
         kept = work_of(work, __file__) / f"rnn-{scale.units}-{scale.words}-{scale.tokens}-{n_iter}.json"
-    done = Kept(kept)
+    done = Kept(kept, report)
     lines, valid = first(wikitext("train"), scale.tokens), first(wikitext("valid"), 2 * scale.dev)
     chosen = {name: rates[0] for name, rates in scale.rates.items()}
     if scale.select:
@@ -482,12 +487,15 @@ def measure(scale: Scale, n_iter: int, units: list[str], work: Path | None) -> M
         small = make_text(part, behind, behind, scale, n_iter)
         for unit in units:
             for start in scale.starts:
-                tried = {
-                    rate: min(done.get("select", start, unit, 0, rate, small, scale.select_epochs)["dev"])
-                    for rate in scale.rates[f"{unit}, {start}"]
-                }
-                chosen[f"{unit}, {start}"] = min(tried, key=lambda rate: tried[rate])
-            if scale.once:
+                tried = {}
+                for rate in scale.rates[f"{unit}, {start}"]:
+                    if r := done.get("select", start, unit, 0, rate, small, scale.select_epochs):
+                        tried[rate] = min(r["dev"])
+                if tried:
+                    chosen[f"{unit}, {start}"] = min(tried, key=lambda rate: tried[rate])
+                else:
+                    del chosen[f"{unit}, {start}"]
+            if scale.once and f"{unit}, random" in chosen:
                 chosen[f"{unit}, random, half the rate"] = chosen[f"{unit}, random"] / 2
                 chosen[f"{unit}, random + frequencies"] = chosen[f"{unit}, random"]
         print(f"rates: {chosen}", flush=True)
@@ -497,10 +505,11 @@ def measure(scale: Scale, n_iter: int, units: list[str], work: Path | None) -> M
     todo = [(seed, unit, start) for start in scale.starts for unit in units for seed in range(scale.seeds[unit])]
     todo.sort(key=lambda run: run[0])  # a seed of everything before the next: an unfinished experiment says something
     todo += [(0, unit, start) for start in scale.once for unit in units]
-    runs = [
-        done.get("score", start, unit, seed, chosen[f"{unit}, {start}"], text, scale.epochs)
-        for seed, unit, start in todo
-    ]
+    runs = []
+    for seed, unit, start in todo:
+        if (name := f"{unit}, {start}") in chosen:
+            r = done.get("score", start, unit, seed, chosen[name], text, scale.epochs)
+            runs += [r] if r else []
     runs.sort(key=lambda r: (UNITS.index(r["unit"]), r["seed"], STARTS.index(r["start"])))
     return Measured(scale, text, dev, chosen, runs)
 
@@ -511,6 +520,7 @@ def main() -> None:
     parser.add_argument("--lds-iterations", type=int, default=10, help="few: on a small corpus EM overfits")
     parser.add_argument("--part", choices=("small", "large"), help="only this; then no page is written")
     parser.add_argument("--units", nargs="+", choices=UNITS, default=UNITS, help="only these; then no page is written")
+    parser.add_argument("--report", action="store_true", help="train nothing: write what is kept in --work")
     parser.add_argument("--work", type=Path, default=Path(__file__).parent / "work")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -518,7 +528,7 @@ def main() -> None:
     parts = {"quick": QUICK} if options.quick else {"small": FULL, "large": LARGE}
     work = None if options.quick else options.work
     found = {
-        part: measure(scale, n_iter, [u for u in options.units if u in scale.seeds], work)
+        part: measure(scale, n_iter, [u for u in options.units if u in scale.seeds], work, options.report)
         for part, scale in parts.items()
         if options.part in (None, part)
     }

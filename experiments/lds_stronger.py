@@ -47,7 +47,6 @@ CANDIDATES: dict[str, tuple[Candidate, ...]] = {
     "12 lags": (Candidate(lags=12),),
     "20 lags": (Candidate(lags=20),),
     "weights 0.9^k": (Candidate(decay=0.9),),
-    "20 lags, weights 0.9^k": (Candidate(lags=20, decay=0.9),),
     "ends of sentences as words": (Candidate(ends=True),),
     "two of h = 100, κ / 4 and κ × 4": (Candidate(100, kappa=0.25), Candidate(100, kappa=4.0)),
 }
