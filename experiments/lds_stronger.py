@@ -32,8 +32,10 @@ from pages import write_page
 from scoring import Rows, bootstrap, shown_p, spread
 from tagging_default import SURE, Column, Problem, columns, text_of
 from tagging_representations import N_ITER, problems
+from undertow import Corpus
 
 MILLIONS = 4.0
+SCORED = 4  # of so many held-out sentences one is scored, as that takes as long as a fit
 PROBLEMS = ("phrases", "tags", "BC2GM")
 DEFAULT = "default"
 CANDIDATES: dict[str, tuple[Candidate, ...]] = {
@@ -124,23 +126,35 @@ def table(found: dict[str, dict[str, Cell]]) -> list[str]:
     return lines
 
 
-def costs(names: list[str], variants: Variants) -> list[str]:
+def every(text: Corpus, n: int) -> Corpus:
+    """Every n-th sentence."""
+    chosen = list(text.sentences())[::n]
+    offsets = np.concatenate([[0], np.cumsum([len(s) for s in chosen])]).astype(np.int64)
+    return Corpus(np.concatenate(chosen), offsets, text.vocabulary, manifest=text.manifest)
+
+
+def perplexities(names: list[str], variants: Variants) -> dict[str, float]:
+    """Of held-out sentences, for the candidates of one LDS."""
+    return {n: variants.perplexity(CANDIDATES[n][0], 0) for n in names if len(CANDIDATES[n]) == 1}
+
+
+def costs(names: list[str], variants: Variants, perplexity: dict[str, float]) -> list[str]:
     lines = ["| | perplexity of held-out sentences | numbers a token | seconds to learn |", "|---|---|---|---|"]
     for name in names:
         chosen = CANDIDATES[name]
         if chosen:
-            perplexity = f"{variants.perplexity(chosen[0], 0):.1f}" if len(chosen) == 1 else ""
+            told = f"{perplexity[name]:.1f}" if name in perplexity else ""
             width = 2 * sum(c.n_components for c in chosen)
             seconds = sum(variants.learned(c, 0).cpu for c in chosen)
-            lines.append(f"| {name} | {perplexity} | {width} | {seconds:.0f} |")
+            lines.append(f"| {name} | {told} | {width} | {seconds:.0f} |")
     return lines
 
 
-def of_kappa(screened: dict[str, dict[str, Cell]], variants: Variants) -> str:
+def of_kappa(screened: dict[str, dict[str, Cell]], perplexity: dict[str, float]) -> str:
     """Whether the held-out text and taggers choose the same κ, by the mean gain over the columns."""
     names = [name for name in ("κ / 4", DEFAULT, "κ × 4") if name in screened]
     gains = {name: float(np.mean([c.gain for c in screened[name].values()])) for name in names}
-    of_text = min(names, key=lambda name: variants.perplexity(CANDIDATES[name][0], 0))
+    of_text = min(names, key=lambda name: perplexity[name])
     of_tags = max(names, key=lambda name: gains[name])
     told = ", ".join(f"{name} {gain:+.2f}" for name, gain in gains.items())
     agree = "the same" if of_text == of_tags else "another"
@@ -183,13 +197,15 @@ def main() -> int:
         return quick()
     chosen = sorted((p for p in problems() if p.name in PROBLEMS), key=lambda p: PROBLEMS.index(p.name))
     variants, rows = Variants(text_of(MILLIONS), options.work), Rows(options.work, lds_variants.__file__)
+    variants.held_out = every(variants.held_out, SCORED)
     names = options.candidates or list(CANDIDATES)
     found = measure(names, [0], chosen, variants, rows, options.n_iter)
     passed = [n for n in names if CANDIDATES[n] and n != DEFAULT and passes(found["features"][n])]
     print(f"passed with one seed: {passed or 'none'}", flush=True)
     if options.candidates:
         for view, cells in found.items():
-            print("\n".join(["", view, *table(cells), *(costs(names, variants) if view == "type" else [])]))
+            print("\n".join(["", view, *table(cells)]))
+        print("\n".join(costs(names, variants, perplexities(names, variants))))
         return 0
     again = measure([DEFAULT, *passed], [0, 1, 2], chosen, variants, rows, options.n_iter) if passed else {}
     write_page(
@@ -202,7 +218,8 @@ def main() -> int:
 
 
 def page(found: Any, again: Any, passed: list[str], chosen: list[Problem], variants: Variants) -> str:
-    n_columns = len(columns(chosen))
+    n_columns, names = len(columns(chosen)), list(found["features"])
+    perplexity = perplexities(names, variants)
     lines = [
         "# The LDS made stronger by itself",
         "",
@@ -213,7 +230,8 @@ def page(found: Any, again: Any, passed: list[str], chosen: list[Problem], varia
         "that are not in the labelled text in per cent. p against the default in the same view (bootstrap over "
         "sentences; McNemar for errors). The default: h = 200, κ = T/V, "
         f"{variants.text.n_tokens / len(variants.text.vocabulary):.0f} here, 7 lags. The text: "
-        f"{variants.text.n_tokens:,} tokens, {len(variants.text.vocabulary):,} words.",
+        f"{variants.text.n_tokens:,} tokens, {len(variants.text.vocabulary):,} words; held out: "
+        f"{variants.held_out.n_tokens:,} tokens.",
         "",
         "The rule, fixed before: taken is what is better beyond chance in two columns and worse beyond chance in none, "
         "with `features`, by one seed and again by three together.",
@@ -227,8 +245,8 @@ def page(found: Any, again: Any, passed: list[str], chosen: list[Problem], varia
         lines += ["", titles[view], "", "One seed.", "", *table(found[view])]
         if again:
             lines += ["", "Three seeds.", "", *table(again[view])]
-    lines += ["", "## What they cost, and held-out text", "", *costs(list(found["features"]), variants)]
-    lines += ["", of_kappa(found["features"], variants), ""]
+    lines += ["", "## What they cost, and held-out text", "", *costs(names, variants, perplexity)]
+    lines += ["", of_kappa(found["features"], perplexity), ""]
     return "\n".join(lines)
 
 
