@@ -197,6 +197,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="little of everything; exit code 1: vectors do not help")
     parser.add_argument("--candidates", nargs="+", choices=CANDIDATES, help="these with one seed; writes no page")
+    parser.add_argument("--views", nargs="+", default=VIEWS, choices=VIEWS, help="features must be among them")
     parser.add_argument("--n-iter", type=int, default=N_ITER, help="of L-BFGS")
     parser.add_argument("--work", type=Path, default=Path(__file__).parent / "work")
     options = parser.parse_args()
@@ -207,7 +208,7 @@ def main() -> int:
     variants, rows = Variants(text_of(MILLIONS), options.work), Rows(options.work, lds_variants.__file__)
     variants.held_out = every(variants.held_out, SCORED)
     names = options.candidates or list(CANDIDATES)
-    found = measure(names, [0], VIEWS, chosen, variants, rows, options.n_iter)
+    found = measure(names, [0], tuple(options.views), chosen, variants, rows, options.n_iter)
     passed = [n for n in names if CANDIDATES[n] and n != DEFAULT and passes(found["features"][n])]
     print(f"passed with one seed: {passed or 'none'}", flush=True)
     if options.candidates:
@@ -251,7 +252,7 @@ def page(found: Any, again: Any, passed: list[str], chosen: list[Problem], varia
         "smooth": "## The smoothed vector alone",
         "type": "## The word's own vector alone",
     }
-    for view in VIEWS:
+    for view in found:
         lines += ["", titles[view], "", "One seed.", "", *table(found[view])]
         if again and view == "features":
             lines += ["", "Three seeds.", "", *table(again)]
