@@ -41,6 +41,7 @@ CHAPTERS: dict[str, list[str]] = {
         "lds_start",
         "lds_start_wikitext2",
         "lds_noise",
+        "lds_stronger",
         "lds_rnn",
     ],
     "Hidden Markov models with many states": ["hmm_tied", "hmm_perplexity", "hmm_neural", "queries", "steering"],

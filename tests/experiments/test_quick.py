@@ -27,6 +27,7 @@ NEEDS = {
     "lds_pos": (),
     "lds_rnn": ("torch",),
     "lds_start": (),
+    "lds_stronger": (),
     "lds_transitions": (),
     "queries": (),
     "steering": ("transformers",),
