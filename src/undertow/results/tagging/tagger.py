@@ -82,8 +82,8 @@ class Tagger(BaseTagger):
     n_iter
         Its iterations at most.
     n_hidden
-        Units of the network in the CRF that reads the vectors of the models; 0 for a linear CRF, which is trained in
-        a fraction of the time. Without models there is no network.
+        Units of the network in the CRF that alone reads the vectors of the models; 0 for a linear CRF, which reads
+        them itself and is trained faster. Without models there is no network.
     validation
         Share of the labelled sentences that is held out to measure the accuracy, evenly spread over the text; the
         tagger itself is then trained on all of them. None measures nothing, and trains once.
