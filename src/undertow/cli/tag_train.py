@@ -91,8 +91,8 @@ NOT_PARAMETERS = ("text", "held_out", "work")  # of fit
     "--hidden",
     "n_hidden",
     type=click.IntRange(0),
-    help="Hidden units of the network that reads the vectors of models; 0 for a linear tagger, which trains in a "
-    "fraction of the time (tagger, crf).  [default: tagger 128, crf 0, local 25]",
+    help="Hidden units of the network that reads the vectors of models; 0 for a linear tagger, which trains faster "
+    "(tagger, crf).  [default: tagger 128, crf 0, local 25]",
 )
 @click.option(
     "--iterations",
