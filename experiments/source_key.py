@@ -18,25 +18,27 @@ LIBRARY = Path(undertow.__file__).parent
 ROOMS = ("text", "kernels", "models", "questions", "constraints", "results", "engine", "neural", "adapters")
 
 
-TAGGERS = "results/tagging"  # what reads models, and does not change how they are learned
+# what reads models, and does not change how they are learned: folders and files of the library
+TAGGERS = ("results/tagging", *(f"kernels/chain/{name}.py" for name in ("crf", "token_network", "span_probabilities")))
 
 
-def work_of(work: Path, script: str | Path, without: str | None = None) -> Path:
+def work_of(work: Path, script: str | Path, without: tuple[str, ...] = ()) -> Path:
     """The directory, made if it is not there, for what this script makes with the source as it is now.
 
-    What does not depend on a folder of the library is kept `without` it, as a model is without those that read it.
+    What does not depend on some folders or files of the library is kept `without` them, as a model is without those
+    that read it.
     """
     place = work / f"{Path(script).stem}-{source_key(script, without=without)}"
     place.mkdir(parents=True, exist_ok=True)
     return place
 
 
-def source_key(script: str | Path, library: Path = LIBRARY, without: str | None = None) -> str:
+def source_key(script: str | Path, library: Path = LIBRARY, without: tuple[str, ...] = ()) -> str:
     """A few digits that change with the library or with the script or with any script that it imports."""
     digest = hashlib.sha256()
     files = [path for room in ROOMS for path in sorted((library / room).rglob("*.py"))]
-    if without is not None:
-        files = [path for path in files if library / without not in path.parents]
+    left_out = {library / name for name in without}
+    files = [path for path in files if left_out.isdisjoint((path, *path.parents))]
     for name, path in [(str(p.relative_to(library)), p) for p in files] + [(p.name, p) for p in scripts_of(script)]:
         digest.update(f"{name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()[:10]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +62,27 @@ def test_a_part_of_the_library_can_be_left_out_of_the_key(
     """Models are kept when only the taggers that read them change."""
 
     def keys() -> list[str]:
-        return [source_key.source_key(sources["one.py"], tmp_path / "library", f) for f in ("kernels", "view", None)]
+        left_out: list[tuple[str, ...]] = [("kernels",), ("view", "kernels/k.py"), ("view",), ()]
+        return [source_key.source_key(sources["one.py"], tmp_path / "library", names) for names in left_out]
 
     before = keys()
     sources["library/kernels/k.py"].write_text("a = 2\n")
-    assert [a == b for a, b in zip(before, keys(), strict=True)] == [True, False, False]
+    assert [a == b for a, b in zip(before, keys(), strict=True)] == [True, True, False, False]
+    (tmp_path / "library" / "kernels" / "new.py").write_text("")
+    assert [a == b for a, b in zip(before, keys(), strict=True)] == [True, False, False, False]
+
+
+def test_no_model_is_learned_by_what_its_key_leaves_out(source_key: Any) -> None:
+    """The kernels that the key of a model leaves out are imported by taggers alone."""
+    library = source_key.LIBRARY
+    folder, *files = (library / name for name in source_key.TAGGERS)
+    names = "|".join(path.stem for path in files)
+    imports = re.compile(
+        rf"^\s*(from undertow\.kernels\.chain\.({names}) |from undertow\.kernels\.chain import .*\b({names})\b)", re.M
+    )
+    found = {path for path in library.rglob("*.py") if imports.search(path.read_text(encoding="utf-8"))}
+    assert found
+    assert all(folder in path.parents or path in files for path in found)
 
 
 def test_a_new_file_of_the_library_changes_the_key(source_key: Any, sources: dict[str, Path], tmp_path: Path) -> None:

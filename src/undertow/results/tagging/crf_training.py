@@ -16,6 +16,7 @@ from undertow.kernels.lbfgs import Descent, descend, start_descent
 from undertow.kernels.types import F32, F64, I64
 from undertow.models.constraints import is_number
 from undertow.models.fitting import Iteration
+from undertow.results.tagging.joined_attributes import Joined, joined
 
 PERIOD = 10  # L-BFGS stops when the loss has fallen by less than its share `tol` in so many iterations
 
@@ -70,6 +71,13 @@ def lbfgs(
     resume_from: tuple[Descent, list[float]] | None = None,
 ) -> Iterator[Iteration[F64]]:
     """Iterations of L-BFGS; if the start is optimal, one that says so."""
+    few: Joined | None = None
+    if penalty.l1 == 0 and penalty.centre is None and not start.any():
+        few = joined(problem)
+        if resume_from is not None and len(resume_from[0].x) != few.problem.n_weights():
+            few = None  # it began before attributes were joined
+    if few is not None:
+        problem, start = few.problem, np.zeros(few.problem.n_weights())
     function = partial(smooth_objective, problem, penalty, n_threads)
     if resume_from is not None:
         begin, values = resume_from
@@ -82,11 +90,16 @@ def lbfgs(
         values.append(state.value)
         check_value(state.value)
         n_done += 1
-        yield Iteration(-state.value, state.x, state=partial(_snapshot, state, values))
+        yield Iteration(-state.value, _whole(few, state.x), state=partial(_snapshot, state, values))
         if n_done >= n_iter or (n_done >= PERIOD and values[-1 - PERIOD] - values[-1] < tol * abs(values[-1])):
             return
     if n_done == 0:
-        yield Iteration(-values[0], begin.x)
+        yield Iteration(-values[0], _whole(few, begin.x))
+
+
+def _whole(few: Joined | None, flat: F64) -> F64:
+    """The weights of all attributes, joined ones or not."""
+    return flat if few is None else few.expanded(flat)
 
 
 def _snapshot(state: Descent, values: list[float]) -> tuple[Descent, list[float]]:
