@@ -92,8 +92,8 @@ def of_less_text(m: Models, n_states: int) -> Any:
     return posteriors(m, model=representations.hmm(less_text(), n_states, m.work, seed=m.seed, **settings).model)
 
 
-def layers(m: Models, n_layers: int, n_states: int) -> Any:
-    model = representations.factorial(m.text(), n_layers, n_states, m.work, seed=m.seed, n_iter=3).model
+def layers(m: Models, n_layers: int, n_states: int, text: Any = None) -> Any:
+    model = representations.factorial(text or m.text(), n_layers, n_states, m.work, seed=m.seed, n_iter=3).model
     return posteriors(m, model=model, name="layers")
 
 
@@ -126,6 +126,7 @@ READS: dict[str, Callable[[Models], Any]] = {
     "embeddings-tied-1024": lambda m: tied(m, 1024, embeddings=True),
     "embeddings-tied-1024-known": lambda m: tied(m, 1024, embeddings=True, casing="known"),
     "layers-2-30": lambda m: layers(m, 2, 30),
+    "layers-2-30-less-text": lambda m: layers(m, 2, 30, less_text()),
     "spelled-posteriors": lambda m: posteriors(m, casing=None),
     "spelled-posteriors*2": lambda m: posteriors(m, 2.0, casing=None),
     "lds": lds,

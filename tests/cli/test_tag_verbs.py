@@ -262,3 +262,23 @@ def test_help_waits_for_nothing() -> None:
 def test_perplexity_of_a_tagger_is_refused_with_the_kinds_that_have_one(place: Path) -> None:
     sentence = failed(run("perplexity", place / "crf", place / "news.txt"))
     assert "'tagger', which has no perplexity" in sentence and "fhmm, grammar, hmm, lds" in sentence
+
+
+def test_spans_with_their_probabilities(place: Path, tmp_path: Path) -> None:
+    rows = "Ann\tB-per\nLee\tI-per\nleft\tO\n\nwe\tO\nsaw\tO\nRome\tB-loc\n\n"
+    (tmp_path / "names.tsv").write_text(rows * 8)
+    assert run("tag", "train", "--kind", "crf", tmp_path / "names.tsv", "-o", tmp_path / "names").returncode == 0
+    asked = ("tag", "predict", tmp_path / "names", tmp_path / "names.tsv", "--spans")
+    lines = [line.split("\t") for line in run(*asked, 0.5).stdout.splitlines()]
+    assert [(*cells[:4], cells[5]) for cells in lines[:2]] == [
+        ("1", "0", "2", "per", "Ann Lee"),
+        ("2", "2", "3", "loc", "Rome"),
+    ]
+    assert len(lines) == 16 and lines[-1][0] == "16" and all(0.5 < float(cells[4]) <= 1 for cells in lines)
+    facts = json.loads(run(*asked, 0.001, "-o", tmp_path / "s.tsv", "--json").stdout)
+    assert facts == {"sentences": 16, "spans": str(tmp_path / "s.tsv"), "tokens": 48}
+    assert len((tmp_path / "s.tsv").read_text().splitlines()) > 16
+    both = run(*asked, 0.5, "--probabilities")
+    assert both.returncode == 2 and "leave --probabilities out" in both.stderr
+    none = run("tag", "predict", place / "crf", tmp_path / "names.tsv", "--spans", 0.5)
+    assert none.returncode != 0 and "mark no spans" in none.stderr and "Traceback" not in none.stderr

@@ -19,6 +19,11 @@ from undertow.cli.tag_options import warn_of_multiword_tokens, with_tagger_colum
 @click.argument("inputs", nargs=-1, required=True)
 @click.option("-o", "--out", type=click.Path(), default="-", help="Output file.  [default: standard output]")
 @click.option("--probabilities", is_flag=True, help="Add a column with the probability of the tag.")
+@click.option(
+    "--spans",
+    type=click.FloatRange(1e-6, 1),
+    help="Write the spans of at least this probability instead of the tags, a line each.",
+)
 @text_options
 @overwrite_option
 @json_option
@@ -27,17 +32,22 @@ def command(
     inputs: tuple[str, ...],
     out: str,
     probabilities: bool,
+    spans: float | None,
     overwrite: bool,
     as_json: bool,
     **given: Any,
 ) -> None:
     """Tag INPUTS (text files, glob patterns, - for standard input).
 
-    Writes one line per token, word TAB tag, and a blank line after each sentence. Running text is tokenized like the
+    Writes one line per token, word TAB tag, and a blank line after each sentence. With --spans, a line has the number
+    of the sentence, from 1; the span's first token, from 0, and the token after its last; its type, its probability
+    and its words. Running text is tokenized like the
     training text of the tagger's model, but keeps case and numbers; CoNLL and TSV files keep their tokens.
     """
     if out == "-" and as_json:
         raise click.UsageError("The tags and the --json report cannot both go to standard output: give a file with -o.")
+    if probabilities and spans is not None:
+        raise click.UsageError("--spans writes probabilities of its own: leave --probabilities out.")
     from undertow.atomic import check_file_target, finished_file
     from undertow.cli.embed import sentence_batches
     from undertow.cli.model import open_model
@@ -48,17 +58,21 @@ def command(
     # not the format: labelled text is in columns, but text to tag usually is not
     given = with_tagger_columns(with_model_tokenizer(given, _with_rule(opened)), opened, "column")
     warn_of_multiword_tokens(inputs, given, opened)
-    facts: dict[str, Any] = {"tags": out, "sentences": 0, "tokens": 0}
+    facts: dict[str, Any] = {"tags" if spans is None else "spans": out, "sentences": 0, "tokens": 0}
     with ExitStack() as stack:
         progress = stack.enter_context(progress_bar())
         stream: Any = sys.stdout.buffer if out == "-" else None
         for sentences in sentence_batches(inputs, progress, given):
-            tags = opened.predict(sentences)
+            if spans is None:
+                tags = opened.predict(sentences)
+                columns = [sentences, tags, *([chances(opened, sentences, tags)] if probabilities else [])]
+                lines = list(map(rows, *columns))
+            else:
+                lines = span_lines(opened, sentences, spans, facts["sentences"] + 1)
             if stream is None:  # only when there is something to write: bad input leaves no file behind
                 ready = stack.enter_context(finished_file(Path(out), overwrite=overwrite))
                 stream = stack.enter_context(open(ready, "wb"))
-            columns = [sentences, tags, *([chances(opened, sentences, tags)] if probabilities else [])]
-            stream.write("".join(map(rows, *columns)).encode())
+            stream.write("".join(lines).encode())
             facts["sentences"] += len(sentences)
             facts["tokens"] += sum(map(len, sentences))
     if out != "-":
@@ -76,6 +90,21 @@ def chances(tagger: Any, sentences: list[list[str]], tags: list[list[str]]) -> l
     return [
         [f"{row[number[tag]]:.4f}" for row, tag in zip(p, found, strict=True)]
         for p, found in zip(tagger.predict_proba(sentences), tags, strict=True)
+    ]
+
+
+def span_lines(tagger: Any, sentences: list[list[str]], least: float, first: int) -> list[str]:
+    """The probable spans of sentences whose numbers begin with `first`."""
+    from undertow.errors import InputError
+
+    if not hasattr(tagger, "predict_spans"):
+        raise InputError("--spans needs a CRF, and a local tagger tags each token by itself: use --probabilities.")
+    return [
+        f"{number}\t{span.start}\t{span.end}\t{span.type}\t{p:.4f}\t{' '.join(words[span.start : span.end])}\n"
+        for number, (words, found) in enumerate(
+            zip(sentences, tagger.predict_spans(sentences, least), strict=True), first
+        )
+        for span, p in found
     ]
 
 

@@ -48,7 +48,8 @@ from undertow.results.tagging.crf_storage import labels_of
 from undertow.results.tagging.crf_training import CRFWeights
 from undertow.results.tagging.scores import Report
 from undertow.results.tagging.sources import FeatureSources
-from undertow.results.tagging.spans import convert, scheme_of
+from undertow.results.tagging.span_decoding import reading_of, spans_of_scores
+from undertow.results.tagging.spans import Span, convert, scheme_of
 
 ALGORITHMS = ("lbfgs", "minibatch")
 PREDICT_TOKENS = 1 << 15  # scores of so many tokens are held at a time
@@ -444,6 +445,55 @@ class CRFTagger(BaseTagger):
                 best = sorted(found.items(), key=lambda item: -item[1])
                 return [(list(tags), log_p) for tags, log_p in best[:n]]
             asked *= 2
+
+    def predict_spans(
+        self, X: TaggerInput, least: float = 0.01, *, extra: Extra = None
+    ) -> list[list[tuple[Span, float]]]:
+        """The spans that each sentence may have, and how probable each is.
+
+        A span's probability is that of all taggings of the sentence that have it with just these tokens. Spans may
+        overlap.
+
+        Parameters
+        ----------
+        X
+            Sentences, as in `fit`.
+        least
+            Spans of a smaller probability are left out.
+        extra
+            Extra columns, if `fit` was given some.
+
+        Returns
+        -------
+        list of lists of (Span, probability)
+            For each sentence, in the order of the tokens.
+
+        Raises
+        ------
+        InputError
+            If the tags mark no spans, or `least` is not a number from 1e-6 to 1.
+
+        Examples
+        --------
+        >>> from undertow import CRFTagger
+        >>> words, tags = [["Ann", "left"], ["we", "left"]], [["B-person", "O"], ["O", "O"]]
+        >>> [(span, p)] = CRFTagger(l2=0.01).fit(words, tags).predict_spans([["Ann", "left"]], least=0.5)[0]
+        >>> span, p > 0.9
+        (Span(type='person', start=0, end=1), True)
+        """
+        self._check_fitted()
+        if self.scheme_ is None:
+            raise InputError(
+                "The tags of this tagger mark no spans: predict_proba gives the probabilities of its tags."
+            )
+        Number(1e-6, 1).check("predict_spans", "least", least)
+        steps = self.weights_.transition.astype(np.float64)
+        reading = reading_of(labels_of(self.states_, self.labels_))
+        return [
+            found
+            for bounds, scores in self._scores(X, extra)
+            for found in spans_of_scores(scores, bounds, steps, reading, least)
+        ]
 
     def score(self, X: TaggerInput, y: TagLists, *, extra: Extra = None) -> float:
         """Share of the tokens with the right tag.

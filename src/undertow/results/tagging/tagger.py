@@ -51,7 +51,7 @@ from undertow.results.tagging.model_features import ModelFeatures
 from undertow.results.tagging.parts import Kept, Watch, kept_parts
 from undertow.results.tagging.scores import Report
 from undertow.results.tagging.sources import FeatureSources
-from undertow.results.tagging.spans import scheme_of
+from undertow.results.tagging.spans import Span, scheme_of
 from undertow.results.tagging.token_features import Representation
 from undertow.results.tagging.unlabelled import TextSource, open_text
 from undertow.text.corpus import Corpus
@@ -382,6 +382,32 @@ class Tagger(BaseTagger):
         """
         self._check_fitted()
         return self.crf_.predict_nbest(X, n)
+
+    def predict_spans(self, X: TaggerInput, least: float = 0.01) -> list[list[tuple[Span, float]]]:
+        """The spans that each sentence may have, and how probable each is.
+
+        A span's probability is that of all taggings of the sentence that have it with just these tokens. Spans may
+        overlap.
+
+        Parameters
+        ----------
+        X
+            Token lists.
+        least
+            Spans of a smaller probability are left out.
+
+        Returns
+        -------
+        list of lists of (Span, probability)
+            For each sentence, in the order of the tokens.
+
+        Raises
+        ------
+        InputError
+            If the tags mark no spans, or `least` is not a number from 1e-6 to 1.
+        """
+        self._check_fitted()
+        return self.crf_.predict_spans(X, least)
 
     # --- saving -----------------------------------------------------------------------------------------
 

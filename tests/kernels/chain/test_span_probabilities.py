@@ -1,0 +1,78 @@
+"""Spans of a chain: their probabilities and the best sets of them equal those of all paths, one after the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.oracles.span_paths import best_disjoint, spans_by_paths
+
+from undertow.kernels.chain.span_probabilities import best_spans, span_probabilities
+from undertow.results.tagging.span_decoding import continuations
+from undertow.results.tagging.spans import Span
+
+TAGS = {
+    "iob2": ["B-a", "B-b", "I-a", "I-b", "O"],
+    "bioes": ["B-a", "E-a", "I-a", "O", "S-a"],
+    "no type": ["B", "I", "O"],
+    "one span": ["B-a", "I-a"],
+}
+
+
+def found_spans(scores: Any, bounds: Any, transition: Any, tags: list[str], least: float = 1e-12) -> Any:
+    goes_on, kinds, types = continuations(tags)
+    found = span_probabilities(scores, bounds, transition, goes_on, kinds, least)
+    spans = zip(*(a.tolist() for a in found), strict=True)
+    return {Span(types[kind], start, end): p for start, end, kind, p in spans}, found
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(sorted(TAGS)), st.integers(1, 4), st.integers(0, 10_000), st.sampled_from([1.0, 10.0, 900.0]))
+def test_probabilities_are_those_of_all_paths(name: str, n: int, seed: int, size: float) -> None:
+    rng, tags = np.random.default_rng(seed), TAGS[name]
+    scores, transition = size * rng.normal(size=(n, len(tags))), size * rng.normal(size=(len(tags), len(tags)))
+    found, _ = found_spans(scores, np.array([0, n]), transition, tags)
+    truth = spans_by_paths(scores, transition, tags)
+    for span in found.keys() | truth.keys():
+        assert found.get(span, 0.0) == pytest.approx(truth.get(span, 0.0), rel=1e-9, abs=1e-11)
+
+
+def test_sentences_are_apart_and_empty_ones_have_none() -> None:
+    rng, tags = np.random.default_rng(3), TAGS["iob2"]
+    scores, transition = rng.normal(size=(7, 5)), rng.normal(size=(5, 5))
+    bounds = np.array([0, 3, 3, 7])
+    found, _ = found_spans(scores, bounds, transition, tags)
+    apart: dict[Span, float] = {}
+    for low, high in ((0, 3), (3, 7)):
+        own, _ = found_spans(scores[low:high], np.array([0, high - low]), transition, tags)
+        apart |= {Span(s.type, s.start + low, s.end + low): p for s, p in own.items()}
+    assert found == pytest.approx(apart, rel=1e-12)
+    assert not found_spans(scores[:0], np.array([0, 0]), transition, tags)[0]
+
+
+def test_less_probable_spans_are_left_out_and_the_others_are_as_they_were() -> None:
+    rng, tags = np.random.default_rng(4), TAGS["bioes"]
+    scores, transition = rng.normal(size=(30, 5)), rng.normal(size=(5, 5))
+    bounds = np.array([0, 12, 30])
+    every, _ = found_spans(scores, bounds, transition, tags)
+    probable, _ = found_spans(scores, bounds, transition, tags, 0.05)
+    assert probable == pytest.approx({s: p for s, p in every.items() if p >= 0.05}, rel=1e-12)
+    assert 0 < len(probable) < len(every)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000), st.floats(0.05, 0.6))
+def test_the_best_set_is_that_of_all_sets(seed: int, least: float) -> None:
+    rng, tags = np.random.default_rng(seed), TAGS["iob2"]
+    scores, transition, bounds = rng.normal(size=(6, 5)), rng.normal(size=(5, 5)), np.array([0, 6])
+    probable, found = found_spans(scores, bounds, transition, tags, 0.03)
+    gain = found.probability - least
+    taken = best_spans(found.start, found.end, gain, bounds)
+    chosen = [span for span, is_taken in zip(probable, taken.tolist(), strict=True) if is_taken]
+    assert all(a.end <= b.start for a, b in zip(chosen, chosen[1:], strict=False))
+    few = {s: p - least for s, p in sorted(probable.items(), key=lambda item: -item[1])[:12] if p > least}
+    assert float(gain[taken].sum()) >= best_disjoint(few) - 1e-12
+    assert len(probable) > 12 or float(gain[taken].sum()) == pytest.approx(best_disjoint(few), abs=1e-12)
