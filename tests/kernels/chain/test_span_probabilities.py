@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.oracles.span_paths import best_disjoint, spans_by_paths
 
 from undertow.kernels.chain.span_probabilities import best_spans, span_probabilities
-from undertow.results.tagging.span_decoding import continuations
+from undertow.results.tagging.span_decoding import reading_of
 from undertow.results.tagging.spans import Span
 
 TAGS = {
@@ -23,7 +23,7 @@ TAGS = {
 
 
 def found_spans(scores: Any, bounds: Any, transition: Any, tags: list[str], least: float = 1e-12) -> Any:
-    goes_on, kinds, types = continuations(tags)
+    goes_on, kinds, types = reading_of(tags)
     found = span_probabilities(scores, bounds, transition, goes_on, kinds, least)
     spans = zip(*(a.tolist() for a in found), strict=True)
     return {Span(types[kind], start, end): p for start, end, kind, p in spans}, found
