@@ -54,6 +54,24 @@ def test_loss_and_gradient_are_those_of_all_paths(seed: int) -> None:
     np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=2e-6)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_listed_pairs_give_the_same_loss_and_gradient(seed: int) -> None:
+    lengths = (3, 0, 1, 4) if seed < 2 else (20, 0, 15, 5)
+    problem = random_problem(seed, lengths, K=9, A=12, d=seed % 3, values=seed != 2)
+    flat, listed = random_weights(problem), crf.with_listed_pairs(problem)
+    loss, gradient = crf.loss_and_gradient(problem, flat)
+    same_loss, same_gradient = crf.loss_and_gradient(listed, flat)
+    np.testing.assert_allclose(same_loss, loss, rtol=1e-6)
+    np.testing.assert_allclose(same_gradient, gradient, rtol=1e-4, atol=1e-5)
+    if seed < 2:  # sentences whose paths can be listed
+        np.testing.assert_allclose(same_loss, loss_by_paths(problem, flat), rtol=1e-6)
+    else:
+        full = np.diff(problem.pairs.start) == 9
+        assert full.any() and not full.all()
+        assert set(listed.tokens.attribute.tolist()) == set(np.flatnonzero(full).tolist())
+        assert listed.listed is not None and listed.listed.row[-1] == len(listed.listed.pair) > 0
+
+
 def test_pairs_are_those_that_occur() -> None:
     problem = random_problem(5, (9, 9, 9, 9), K=70, A=5)
     tokens, pairs = problem.tokens, problem.pairs

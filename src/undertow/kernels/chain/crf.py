@@ -72,6 +72,15 @@ class Weights(NamedTuple):
     transition: F64
 
 
+class Listed(NamedTuple):
+    """The pairs of each token one by one, for attributes that have few: one loop adds them all, without a look-up."""
+
+    row: I64  # (N + 1,) where those of each token begin
+    pair: I32  # (L,)
+    label: I32  # (L,)
+    value: F32  # (L,), or empty if all are 1
+
+
 class Problem(NamedTuple):
     """What a CRF learns from."""
 
@@ -80,6 +89,7 @@ class Problem(NamedTuple):
     weight: F64  # (n,) of sentences
     pairs: Pairs
     n_labels: int
+    listed: Listed | None = None  # of the attributes that `tokens` leaves out
 
     def n_weights(self) -> int:
         return len(self.pairs.label) + (int(self.tokens.dense.shape[1]) + self.n_labels) * self.n_labels
@@ -142,6 +152,32 @@ def _list_pairs(seen: Any, full: Any, start: Any, n_labels: int, label: Any, fre
                 p += 1
 
 
+def with_listed_pairs(problem: Problem) -> Problem:
+    """The same problem with the same weights, in which attributes that are not full are listed pair by pair."""
+    tokens, pairs = problem.tokens, problem.pairs
+    width = np.diff(pairs.start)[tokens.attribute]
+    few = width < problem.n_labels
+    if problem.listed is not None or not few.any():
+        return problem
+    own_width, value = width[few], tokens.value
+    listed_before = np.concatenate(([0], np.cumsum(few)))  # entries
+    pairs_before = np.concatenate(([0], np.cumsum(own_width)))  # of each listed entry
+    first = np.repeat(pairs.start[tokens.attribute[few]] - pairs_before[:-1], own_width)
+    pair = (first + np.arange(pairs_before[-1])).astype(np.int32)
+    listed = Listed(
+        pairs_before[listed_before[tokens.row]],
+        pair,
+        pairs.label[pair],
+        np.repeat(value[few], own_width) if len(value) else value,
+    )
+    rest = tokens._replace(
+        row=tokens.row - listed_before[tokens.row],
+        attribute=tokens.attribute[~few],
+        value=value[~few] if len(value) else value,
+    )
+    return problem._replace(tokens=rest, listed=listed)
+
+
 # --- scores ---------------------------------------------------------------------------------------------
 
 
@@ -189,6 +225,26 @@ def _add_gradient(row: Any, attribute: Any, value: Any, start: Any, label: Any, 
             else:
                 for p in range(first, last):
                     out[p] += v * e[label[p]]
+
+
+@njit(cache=True, nogil=True)
+def _add_listed_scores(row: Any, pair: Any, label: Any, value: Any, weight: Any, out: Any) -> None:
+    """Equivalent to `out[t, label[i]] += value[i] * weight[pair[i]]` for all i of t."""
+    for t in range(len(out)):
+        s = out[t]
+        for i in range(row[t], row[t + 1]):
+            v = value[i] if len(value) else np.float32(1.0)
+            s[label[i]] += v * weight[pair[i]]
+
+
+@njit(cache=True, nogil=True)
+def _add_listed_gradient(row: Any, pair: Any, label: Any, value: Any, excess: Any, out: Any) -> None:
+    """Equivalent to `out[pair[i]] += value[i] * excess[t, label[i]]` for all i of t."""
+    for t in range(len(excess)):
+        e = excess[t]
+        for i in range(row[t], row[t + 1]):
+            v = np.float64(value[i]) if len(value) else 1.0
+            out[pair[i]] += v * e[label[i]]
 
 
 # --- the chain ------------------------------------------------------------------------------------------
@@ -354,7 +410,7 @@ def add_loss_and_gradient(
     problem: Problem, weights: Any, first: int, last: int, gradient: F64, buffers: Buffers
 ) -> float:
     """The loss of sentences first … last − 1; adds its gradient, also at pairs that are not free."""
-    tokens, gold, weight, pairs, K = problem
+    tokens, gold, weight, pairs, K, listed = problem
     total = problem.split(gradient)
     edges = _chunk_edges(tokens.bounds[first : last + 1])
     loss = 0.0
@@ -363,10 +419,14 @@ def add_loss_and_gradient(
         low, high = int(bounds[0]), int(bounds[-1])
         scores = buffers.take("scores", high - low, K, np.float32)
         token_scores(tokens, low, high, pairs.start, pairs.label, weights, scores)
+        if listed is not None:
+            _add_listed_scores(listed.row[low : high + 1], *listed[1:], weights.sparse, scores)
         own = weight[first + edges[i] : first + edges[i + 1]]
         more, excess, steps = loss_of_scores(scores, bounds - low, weights.transition, gold[low:high], own)
         loss += more
         add_weight_gradient(tokens, low, high, pairs, excess, steps, total)
+        if listed is not None:
+            _add_listed_gradient(listed.row[low : high + 1], *listed[1:], excess, total.sparse)
     return loss
 
 
@@ -418,7 +478,8 @@ def _subtract_gold(scores: Any, transition: Any, gold: Any, bounds: Any, weight:
 
 
 def take(problem: Problem, sentences: I64) -> Problem:
-    """The problem of some sentences, in this order."""
+    """The problem of some sentences, in this order; of one whose pairs are not listed."""
+    assert problem.listed is None
     tokens = problem.tokens
     lengths = np.diff(tokens.bounds)[sentences]
     bounds = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)

@@ -10,7 +10,16 @@ import numpy as np
 from numba import njit
 
 from undertow.errors import InputError, short
-from undertow.kernels.chain.crf import I32, Pairs, Problem, Weights, add_loss_and_gradient, loss_and_gradient, take
+from undertow.kernels.chain.crf import (
+    I32,
+    Pairs,
+    Problem,
+    Weights,
+    add_loss_and_gradient,
+    loss_and_gradient,
+    take,
+    with_listed_pairs,
+)
 from undertow.kernels.lanes import Buffers, equal_runs
 from undertow.kernels.lbfgs import Descent, descend, start_descent
 from undertow.kernels.types import F32, F64, I64
@@ -78,7 +87,7 @@ def lbfgs(
             few = None  # it began before attributes were joined
     if few is not None:
         problem, start = few.problem, np.zeros(few.problem.n_weights())
-    function = partial(smooth_objective, problem, penalty, n_threads)
+    function = partial(smooth_objective, with_listed_pairs(problem), penalty, n_threads)
     if resume_from is not None:
         begin, values = resume_from
     else:
