@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,25 +42,36 @@ def fitted(seed: int = 0, **params: object) -> ContextVectors:
     return ContextVectors(**(settings | {"random_state": seed} | params)).fit(sentences())  # type: ignore[arg-type]
 
 
-def exact(model: ContextVectors) -> tuple[ContextNetwork, WordTables]:
-    return (
-        ContextNetwork(*(w.astype(float) for w in model.network_)),
-        WordTables(*(w.astype(float) for w in model.tables_)),
-    )
+def exact(model: ContextVectors, new: Sequence[str] = ()) -> tuple[ContextNetwork, WordTables]:
+    """The network and the tables as a text is read: with what letters say, and rows for new words behind the last."""
+    net = ContextNetwork(*(w.astype(float) for w in model.network_))
+    tables = WordTables(*(w.astype(float) for w in model.tables_))
+    if model.letters_ is None:
+        return net, tables
+    vocabulary, inputs = model.vocabulary_, tables.inputs.copy()
+    for i in range(vocabulary.n_special, len(vocabulary)):
+        count, said = int(vocabulary.counts[i]), model.letters_.of([vocabulary.words[i]])[0]
+        inputs[i] = (count * inputs[i] + 5 * said) / (count + 5)
+    return net, tables._replace(inputs=np.vstack([inputs, model.letters_.of(list(new))]))
 
 
-def test_answers_are_those_of_the_network_token_by_token() -> None:
-    model = fitted()
-    net, tables = exact(model)
-    X = [["a", "quick", "cat", "falls"], ["zebra"], [], ["stone", "a"]]
+@pytest.mark.parametrize("letters", [True, False])
+def test_answers_are_those_of_the_network_token_by_token(letters: bool) -> None:
+    model = fitted(letters=letters)
+    net, tables = exact(model, ["zebra", "stones"])
+    X = [["a", "quick", "cat", "falls"], ["zebra"], [], ["stone", "a", "stones", "12"], ["zebra", "stones"]]
     ids = [model.vocabulary_.encode(s).tolist() for s in X]
+    beyond = len(model.vocabulary_) + 1
+    row = {"zebra": beyond, "stones": beyond + 1} if letters else {}
     logs = model.masked_log_probabilities(X)
     context = model.transform(X, "context")
-    for s, own_logs, vectors in zip(ids, logs, context, strict=True):
+    for words, s, own_logs, vectors in zip(X, ids, logs, context, strict=True):
         assert len(own_logs) == len(vectors) == len(s)
+        read = [row.get(word, i) for word, i in zip(words, s, strict=True)]
         for t in range(len(s)):
-            assert own_logs[t] == pytest.approx(log_probability(net, tables, s, t), abs=1e-4)
-            q = query_of(net, tables, s, t)
+            around = [*read[:t], s[t], *read[t + 1 :]]  # the word to predict is one of the vocabulary
+            assert own_logs[t] == pytest.approx(log_probability(net, tables, around, t), abs=1e-4)
+            q = query_of(net, tables, around, t)
             assert_allclose(vectors[t], q / np.linalg.norm(q), atol=1e-4)
     flat = np.concatenate(logs)
     assert model.masked_perplexity(X) == pytest.approx(np.exp(-flat.mean()), rel=1e-6)
@@ -67,9 +79,50 @@ def test_answers_are_those_of_the_network_token_by_token() -> None:
         assert_array_equal(np.hstack([own, word]), both)
     assert_allclose(np.linalg.norm(model.word_vectors()[model.vocabulary_.id("cat")]), 1, rtol=1e-5)
     assert_array_equal(model["cat"], model.transform([["cat"]], "word")[0][0])
-    cat = model.tables_.inputs[model.vocabulary_.id("cat")]
-    assert_allclose(model["cat"], cat / np.linalg.norm(cat), rtol=1e-5)
+    cat = tables.inputs[model.vocabulary_.id("cat")]
+    assert_allclose(model["cat"], cat / np.linalg.norm(cat), rtol=1e-4)
+    stones = tables.inputs[row.get("stones", model.vocabulary_.unknown_id)]
+    stones = stones / max(np.linalg.norm(stones), 1e-9)  # the unknown word of a text without any has no vector
+    assert_allclose(model.transform([["stones"]], "word")[0][0], stones, rtol=1e-4, atol=1e-5)
     assert model.transform([]) == [] and model.transform([[]])[0].shape == (0, 16)
+
+
+def test_a_corpus_of_another_vocabulary_is_read_as_its_words() -> None:
+    model = fitted()
+    X = [["a", "heavy", "stones", "falls"], ["12", "zebra", "cat", "zebra"]]
+    for found, known in zip(model.transform(Corpus.from_sentences(X)), model.transform(X), strict=True):
+        assert_array_equal(found, known)
+    rare = Corpus.from_sentences([["stones", "a"], ["a", "a"]], min_count=2)  # its unknown words have no letters
+    for found, known in zip(model.transform(rare), model.transform([["<unk>", "a"], ["a", "a"]]), strict=True):
+        assert_array_equal(found, known)
+    assert model.transform(iter(X))[0].shape == (4, 16)
+
+
+def test_unknown_words_are_read_by_their_letters() -> None:
+    """Animals begin with their own letters, things with others; the new words of both stand in no text."""
+    rng = np.random.default_rng(0)
+    animals = [f"cat{end}" for end in ("a", "e", "i", "o", "u", "am", "em", "im")]
+    things = [f"stone{end}" for end in ("a", "e", "i", "o", "u", "am", "em", "im")]
+    text = [["a", "quick", str(rng.choice(animals)), "runs"] for _ in range(400)]
+    text += [["a", "heavy", str(rng.choice(things)), "falls"] for _ in range(400)]
+    model = ContextVectors(8, window=2, n_hidden=12, n_drawn=16, n_iter=4, min_count=1, random_state=0).fit(text)
+    new = [found[0] for found in model.transform([["catum"], ["stoneum"]], "word")]
+    near = {kind: np.stack([model[word] for word in words]) for kind, words in (("cat", animals), ("stone", things))}
+    assert (near["cat"] @ new[0]).min() > (near["stone"] @ new[0]).max()
+    assert (near["stone"] @ new[1]).min() > (near["cat"] @ new[1]).max()
+    plain = ContextVectors(8, window=2, n_hidden=12, n_drawn=16, letters=False, random_state=0).fit(text)
+    a, b = plain.transform([["catum"], ["stoneum"]], "word")
+    assert_array_equal(a, b)
+
+
+def test_a_model_without_letters_loads_as_one_of_before(tmp_path: Path) -> None:
+    model = fitted(letters=False)
+    model.save(tmp_path / "m")
+    config = json.loads((tmp_path / "m" / "config.json").read_text())
+    assert "letter_slopes" not in (tmp_path / "m" / "model.safetensors").read_bytes()[:2000].decode("latin1")
+    assert config["params"].pop("letters") is False
+    assert ContextVectors._current_params(config["params"])["letters"] is False
+    assert load(tmp_path / "m").letters_ is None
 
 
 def test_it_learns_what_a_context_expects() -> None:
@@ -102,7 +155,7 @@ def test_threads_long_sentences_and_batches_change_nothing(monkeypatch: pytest.M
 
 def test_words_begin_with_their_near_pmi_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(context_training, "ROW_RATE", 0.0)
-    model = fitted()
+    model = fitted(letters=False)
     near = PMIVectors(8, contexts="near", lags=2, random_state=0).fit(sentences())
     words = near.vocabulary_.words[near.vocabulary_.n_special :]
     found = np.stack([model[word] for word in words])

@@ -14,6 +14,7 @@ OPTIONS: Options = {
     "--hidden": ("n_hidden", click.IntRange(1), "Units of each of its two hidden layers."),
     "--iterations": ("n_iter", click.IntRange(1), "Passes over the text."),
     "--drawn": ("n_drawn", click.IntRange(1), "Other words that each word is told from in training."),
+    "--letters/--no-letters": ("letters", bool, "Read rare and unknown words by their letters.  [default: letters]"),
     "--seed": ("random_state", click.IntRange(0), "Seed of the random generator."),
 }
 

@@ -1,13 +1,13 @@
 """Vectors of tokens by a network that predicts each word of a text from the words around it.
 
 The network and its gradient are in `kernels.words.context_network`; here it is trained and asked. Words begin with
-their near PMI vectors, so that little text is enough for a start.
+their near PMI vectors, so that little text is enough for a start. Rare and unknown words are read by their letters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,13 +35,14 @@ from undertow.models.base import (
     encode_sentences,
     warn_of_many_components,
 )
-from undertow.models.constraints import CALLBACKS, N_JOBS, RANDOM_STATE, Constraint, Whole, check_random_state
+from undertow.models.constraints import CALLBACKS, N_JOBS, RANDOM_STATE, Constraint, Flag, Whole, check_random_state
 from undertow.models.fitting import (
     Callback,
     CheckpointSource,
     open_checkpoint,
     run_iterations,
 )
+from undertow.models.letters import LetterVectors, learn_letters, smoothed
 from undertow.questions.evidence import GAP_SIGN, as_evidence
 from undertow.questions.explain import masked_score
 from undertow.questions.fill import check_number
@@ -50,6 +51,8 @@ from undertow.results.pmi_vectors import unit_rows
 from undertow.tables import Table
 from undertow.text.casing import most_frequent_casing
 from undertow.text.corpus import Corpus
+from undertow.text.letters import N_PLACES, has_letter
+from undertow.text.tokenizer import checked_sentences
 from undertow.text.vocabulary import Vocabulary
 
 VIEWS = ("features", "context", "word")
@@ -77,6 +80,9 @@ class ContextVectors(Estimator):
         Passes over the text.
     n_drawn
         Other words that each word is told from in training, drawn anew for every thousand tokens.
+    letters
+        Whether what a word's letters say is a part of its vector as a neighbor: the rarer the word, the more; all of it
+        for words that the text does not have. Without, these are the unknown word.
     min_count
         Words seen less often are left out of `neighbors`.
     random_state
@@ -91,7 +97,10 @@ class ContextVectors(Estimator):
     network_ : ContextNetwork
         The weights that all words share.
     tables_ : WordTables
-        The vectors of each word: as a neighbor, and as the word that is predicted.
+        The vectors of each word: as a neighbor, and as the word that is predicted. As training left them, without what
+        their letters say.
+    letters_ : LetterVectors or None
+        What letters say about the vectors of neighbors.
     history_ : list of float
         The mean log-probability of a word among those drawn, after each part of a pass.
     vocabulary_ : Vocabulary
@@ -112,12 +121,14 @@ class ContextVectors(Estimator):
     """
 
     kind = "context"
+    added_params: ClassVar[Mapping[str, Any]] = {"letters": False}
     constraints: ClassVar[Mapping[str, Constraint]] = {
         "n_components": Whole(1, 10_000),
         "window": Whole(1, 100),
         "n_hidden": Whole(1, 100_000),
         "n_iter": Whole(1, 10_000),
         "n_drawn": Whole(1, 1_000_000),
+        "letters": Flag(),
         "min_count": Whole(0),
         "random_state": RANDOM_STATE,
         "n_jobs": N_JOBS,
@@ -126,6 +137,7 @@ class ContextVectors(Estimator):
 
     network_: ContextNetwork
     tables_: WordTables
+    letters_: LetterVectors | None
     tokenizer_: dict[str, Any] | None
 
     def __init__(
@@ -136,6 +148,7 @@ class ContextVectors(Estimator):
         n_hidden: int = 256,
         n_iter: int = 1,
         n_drawn: int = 1024,
+        letters: bool = True,
         min_count: int = 20,
         random_state: int | np.random.Generator | None = None,
         n_jobs: int | None = None,
@@ -146,6 +159,7 @@ class ContextVectors(Estimator):
         self.n_hidden = n_hidden
         self.n_iter = n_iter
         self.n_drawn = n_drawn
+        self.letters = letters
         self.min_count = min_count
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -201,16 +215,32 @@ class ContextVectors(Estimator):
                 callbacks=self.callbacks,
                 checkpoint=at,
             )
-        self.network_, self.tables_ = result.params
-        self.vocabulary_, self.tokenizer_ = corpus.vocabulary, corpus.manifest.get("tokenizer")
-        self.history_ = result.history
-        self._derive()
+            self.network_, self.tables_ = result.params
+            self.vocabulary_, self.tokenizer_ = corpus.vocabulary, corpus.manifest.get("tokenizer")
+            self.history_, self._casing = result.history, casing
+            self.letters_ = learn_letters(*self._spelled()[1:]) if self.letters else None
+            self._derive()
         return self
+
+    def _spelled(self) -> tuple[NDArray[np.intp], list[str], F32, F64]:
+        """The words whose letters count: their ids, their spelling, their vectors as training left them, and counts."""
+        vocabulary, casing = self.vocabulary_, self._casing
+        counts: F64 = np.bincount(casing, weights=vocabulary.counts, minlength=len(casing)).astype(np.float64)
+        stands_for_itself = casing == np.arange(len(casing))
+        stands_for_itself[: vocabulary.n_special] = False
+        own = np.flatnonzero(stands_for_itself & (counts > 0))
+        own = own[np.array([has_letter(vocabulary.words[i]) for i in own.tolist()], dtype=np.bool_)]
+        vectors: F32 = self.tables_.inputs[own]
+        return own, [vocabulary.words[i] for i in own.tolist()], vectors, counts[own]
 
     def _derive(self) -> None:
         """What questions need and the saved arrays determine."""
-        self._casing = usual_casings(self.vocabulary_)
-        self._unit_words = unit_rows(self.tables_.inputs[:-1])
+        self._inputs = self.tables_.inputs  # the vectors of neighbors, as they are read
+        if self.letters_ is not None:
+            own, words, vectors, counts = self._spelled()
+            self._inputs = self.tables_.inputs.copy()
+            self._inputs[own] = smoothed(self.letters_, words, vectors, counts)
+        self._unit_words = unit_rows(self._inputs[:-1])
 
     # --- queries ----------------------------------------------------------------------------------------
 
@@ -239,13 +269,13 @@ class ContextVectors(Estimator):
         self._check_fitted()
         if view not in VIEWS:
             raise InputError(f"view={short(view)} must be one of {', '.join(VIEWS)}.")
-        text, bounds = self._read(X)
+        text = self._read(X)
         parts = []
         if view != "word":
             parts.append(unit_rows(np.concatenate([q for _, q in self._queries(text)])))
         if view != "context":
-            parts.append(self._unit_words[text.ids[text.position]])
-        return _cut(np.hstack(parts), bounds)
+            parts.append(unit_rows(text.vectors[text.windows.ids[text.windows.position]]))
+        return _cut(np.hstack(parts), text.bounds)
 
     def masked_log_probabilities(self, X: Corpus | Iterable[Sequence[str]]) -> list[F64]:
         """The log-probability of each token, given the words around it.
@@ -261,14 +291,14 @@ class ContextVectors(Estimator):
             One for each sentence.
         """
         self._check_fitted()
-        text, bounds = self._read(X)
+        text = self._read(X)
         found = [
-            log_probabilities(self.tables_, part)[np.arange(len(part)), text.ids[position[a : a + SCORE_TOKENS]]]
-            for position, q in self._queries(text)
+            log_probabilities(self.tables_, part)[np.arange(len(part)), text.words[at + a : at + a + len(part)]]
+            for at, q in self._queries(text)
             for a in range(0, len(q), SCORE_TOKENS)
             for part in [q[a : a + SCORE_TOKENS]]
         ]
-        return _cut(np.concatenate([np.zeros(0), *found]), bounds)
+        return _cut(np.concatenate([np.zeros(0), *found]), text.bounds)
 
     def masked_perplexity(self, X: Corpus | Iterable[Sequence[str]]) -> float:
         """Perplexity of the tokens, each given the words around it.
@@ -321,8 +351,9 @@ class ContextVectors(Estimator):
         if odd is not None:
             raise InputError(f"The text has {short(odd)} where a word is expected: give words, and None for a gap.")
         where = [t for t, token in enumerate(tokens) if token is None]
-        read, _ = self._read([[self.vocabulary_.unknown if token is None else token for token in tokens]])
-        [(_, q)] = self._queries(Windows(read.ids, read.position[where]))
+        read = self._read([[self.vocabulary_.unknown if token is None else token for token in tokens]])
+        gaps = Windows(read.windows.ids, read.windows.position[where])
+        [(_, q)] = self._queries(read._replace(windows=gaps))
         found = np.exp(log_probabilities(self.tables_, q.astype(np.float64)))
         return Table(Gap, (gap_of(self.vocabulary_, t, p, int(n), markers) for t, p in zip(where, found, strict=True)))
 
@@ -376,19 +407,28 @@ class ContextVectors(Estimator):
         unit = self._unit_words
         return similar_words.neighbors(unit, self.vocabulary_, unit[itself], [itself, *other], int(n), self.min_count)
 
-    def _read(self, X: Any) -> tuple[Windows, I64]:
-        """The sentences as ids in the casing that the network knows, and where each begins."""
+    def _read(self, X: Any) -> _Text:
+        X = X if isinstance(X, Corpus) else list(checked_sentences(X))
         sentences = encode_sentences(self.vocabulary_, X)
         bounds = np.cumsum([0, *map(len, sentences)])
-        ids = np.concatenate([np.zeros(0, dtype=np.uint32), *sentences])
-        return padded(self._casing[ids], bounds, self.window, len(self.vocabulary_)), bounds
+        ids = self._casing[np.concatenate([np.zeros(0, dtype=np.uint32), *sentences])]
+        vectors, read, V = self._inputs, ids, len(self.vocabulary_)
+        if self.letters_ is not None:
+            at, words = _unseen(self.vocabulary_, X, ids)
+            place = {word: V + 1 + i for i, word in enumerate(dict.fromkeys(words))}
+            if place:
+                read = ids.copy()
+                read[at] = [place[word] for word in words]
+                vectors = np.concatenate([vectors, self.letters_.of(list(place))])
+        return _Text(padded(read, bounds, self.window, V), ids, bounds, vectors)
 
-    def _queries(self, text: Windows) -> Iterator[tuple[I64, F32]]:
-        """What is expected at the tokens, some at a time; one part at least."""
+    def _queries(self, text: _Text) -> Iterator[tuple[int, F32]]:
+        """What is expected at the tokens, some at a time, and the number of the first; one part at least."""
+        ids, position = text.windows
         with one_blas_thread():
-            for a in range(0, max(len(text.position), 1), ASK_TOKENS):
-                some = text.position[a : a + ASK_TOKENS]
-                yield some, queries(self.network_, self.tables_.inputs, Windows(text.ids, some)).query
+            for a in range(0, max(len(position), 1), ASK_TOKENS):
+                some = Windows(ids, position[a : a + ASK_TOKENS])
+                yield a, queries(self.network_, text.vectors, some).query
 
     # --- saving -----------------------------------------------------------------------------------------
 
@@ -400,10 +440,13 @@ class ContextVectors(Estimator):
             "around": (2 * W * d, k), "around_bias": (k,), "middle": (k, k), "middle_bias": (k,), "query": (2 * k, d),
             "inputs": (V + 1, d), "outputs": (V, d), "bias": (V,),
         }  # fmt: skip
+        if state.params["letters"]:
+            shapes |= {"letter_slopes": (N_PLACES, d), "letter_mean": (d,)}
         return {name: TensorSpec("float32", shape) for name, shape in shapes.items()}
 
     def _tensors(self) -> dict[str, NDArray[Any]]:
-        return self.network_._asdict() | self.tables_._asdict()
+        letters = {} if self.letters_ is None else {f"letter_{k}": v for k, v in self.letters_._asdict().items()}
+        return self.network_._asdict() | self.tables_._asdict() | letters
 
     def _fitted_scalars(self) -> dict[str, Any]:
         return {"tokenizer": self.tokenizer_}
@@ -417,7 +460,11 @@ class ContextVectors(Estimator):
     def _restore(self, tensors: Mapping[str, NDArray[Any]], state: SavedState) -> None:
         self.network_ = ContextNetwork(*(tensors[name] for name in ContextNetwork._fields))
         self.tables_ = WordTables(*(tensors[name] for name in WordTables._fields))
+        self.letters_ = None
+        if state.params["letters"]:
+            self.letters_ = LetterVectors(tensors["letter_slopes"], tensors["letter_mean"])
         self.tokenizer_ = state.fitted["tokenizer"]
+        self._casing = usual_casings(self.vocabulary_)
         self._derive()
 
 
@@ -429,6 +476,30 @@ def usual_casings(vocabulary: Vocabulary) -> I64:
         if found is not None:
             out[i] = vocabulary.id(found)
     return out
+
+
+class _Text(NamedTuple):
+    """Sentences as the network reads them."""
+
+    windows: Windows  # of numbers of rows of `vectors`: words, the place beyond the ends, words by their letters
+    words: I64  # (tokens,) ids in the vocabulary
+    bounds: I64  # where each sentence begins
+    vectors: F32  # (V + 1 + new words, d)
+
+
+def _unseen(vocabulary: Vocabulary, X: Any, ids: I64) -> tuple[I64, list[str]]:
+    """Which tokens are words with letters that the vocabulary does not have, and these words."""
+    at = np.flatnonzero(ids < vocabulary.n_special)
+    if isinstance(X, Corpus):
+        if X.vocabulary == vocabulary:
+            return at[:0], []
+        own = np.asarray(X.ids)[at]
+        words = [X.vocabulary.words[i] if i >= X.vocabulary.n_special else "" for i in own.tolist()]
+    else:
+        flat = [word for sentence in X for word in sentence]
+        words = [flat[t] for t in at.tolist()]
+    new = [has_letter(word) and word not in vocabulary for word in words]
+    return at[new], [word for word, is_new in zip(words, new, strict=True) if is_new]
 
 
 def _cut(rows: NDArray[Any], bounds: I64) -> list[Any]:
