@@ -43,16 +43,11 @@ def fitted(seed: int = 0, **params: object) -> ContextVectors:
 
 
 def exact(model: ContextVectors, new: Sequence[str] = ()) -> tuple[ContextNetwork, WordTables]:
-    """The network and the tables as a text is read: with what letters say, and rows for new words behind the last."""
+    """The network and the tables, with rows for new words by their letters behind the last."""
     net = ContextNetwork(*(w.astype(float) for w in model.network_))
     tables = WordTables(*(w.astype(float) for w in model.tables_))
-    if model.letters_ is None:
-        return net, tables
-    vocabulary, inputs = model.vocabulary_, tables.inputs.copy()
-    for i in range(vocabulary.n_special, len(vocabulary)):
-        count, said = int(vocabulary.counts[i]), model.letters_.of([vocabulary.words[i]])[0]
-        inputs[i] = (count * inputs[i] + 5 * said) / (count + 5)
-    return net, tables._replace(inputs=np.vstack([inputs, model.letters_.of(list(new))]))
+    said = [] if model.letters_ is None else [model.letters_.of(list(new))]
+    return net, tables._replace(inputs=np.vstack([tables.inputs, *said]))
 
 
 @pytest.mark.parametrize("letters", [True, False])
@@ -85,6 +80,21 @@ def test_answers_are_those_of_the_network_token_by_token(letters: bool) -> None:
     stones = stones / max(np.linalg.norm(stones), 1e-9)  # the unknown word of a text without any has no vector
     assert_allclose(model.transform([["stones"]], "word")[0][0], stones, rtol=1e-4, atol=1e-5)
     assert model.transform([]) == [] and model.transform([[]])[0].shape == (0, 16)
+
+
+def test_rare_words_have_more_of_what_their_letters_say() -> None:
+    text = [["a", "quick", "cat", "runs"]] * 300 + [["a", "Quick", "cats", "runs"]] * 3
+    found, plain = (
+        ContextVectors(4, window=2, n_hidden=4, n_drawn=8, min_count=1, letters=letters, random_state=0).fit(text)
+        for letters in (True, False)
+    )
+    vocabulary = found.vocabulary_
+    for word, count in (("cat", 300), ("cats", 3), ("quick", 303)):  # `Quick` is read as `quick`
+        own, said = plain.tables_.inputs[vocabulary.id(word)], found.letters_.of([word])[0]  # type: ignore[union-attr]
+        assert_allclose(found.tables_.inputs[vocabulary.id(word)], (count * own + 5 * said) / (count + 5), rtol=1e-4)
+    for a, b in ((found.tables_.outputs, plain.tables_.outputs), (found.network_.around, plain.network_.around)):
+        assert_array_equal(a, b)
+    assert_array_equal(found.tables_.inputs[-1], plain.tables_.inputs[-1])
 
 
 def test_a_corpus_of_another_vocabulary_is_read_as_its_words() -> None:

@@ -97,10 +97,9 @@ class ContextVectors(Estimator):
     network_ : ContextNetwork
         The weights that all words share.
     tables_ : WordTables
-        The vectors of each word: as a neighbor, and as the word that is predicted. As training left them, without what
-        their letters say.
+        The vectors of each word: as a neighbor, with what its letters say, and as the word that is predicted.
     letters_ : LetterVectors or None
-        What letters say about the vectors of neighbors.
+        What letters say about the vector of a neighbor.
     history_ : list of float
         The mean log-probability of a word among those drawn, after each part of a pass.
     vocabulary_ : Vocabulary
@@ -215,32 +214,18 @@ class ContextVectors(Estimator):
                 callbacks=self.callbacks,
                 checkpoint=at,
             )
-            self.network_, self.tables_ = result.params
             self.vocabulary_, self.tokenizer_ = corpus.vocabulary, corpus.manifest.get("tokenizer")
-            self.history_, self._casing = result.history, casing
-            self.letters_ = learn_letters(*self._spelled()[1:]) if self.letters else None
-            self._derive()
+            self.history_ = result.history
+            (self.network_, self.tables_), self.letters_ = result.params, None
+            if self.letters:
+                self.tables_, self.letters_ = _with_letters(self.tables_, corpus.vocabulary, casing)
+        self._casing = casing
+        self._derive()
         return self
-
-    def _spelled(self) -> tuple[NDArray[np.intp], list[str], F32, F64]:
-        """The words whose letters count: their ids, their spelling, their vectors as training left them, and counts."""
-        vocabulary, casing = self.vocabulary_, self._casing
-        counts: F64 = np.bincount(casing, weights=vocabulary.counts, minlength=len(casing)).astype(np.float64)
-        stands_for_itself = casing == np.arange(len(casing))
-        stands_for_itself[: vocabulary.n_special] = False
-        own = np.flatnonzero(stands_for_itself & (counts > 0))
-        own = own[np.array([has_letter(vocabulary.words[i]) for i in own.tolist()], dtype=np.bool_)]
-        vectors: F32 = self.tables_.inputs[own]
-        return own, [vocabulary.words[i] for i in own.tolist()], vectors, counts[own]
 
     def _derive(self) -> None:
         """What questions need and the saved arrays determine."""
-        self._inputs = self.tables_.inputs  # the vectors of neighbors, as they are read
-        if self.letters_ is not None:
-            own, words, vectors, counts = self._spelled()
-            self._inputs = self.tables_.inputs.copy()
-            self._inputs[own] = smoothed(self.letters_, words, vectors, counts)
-        self._unit_words = unit_rows(self._inputs[:-1])
+        self._unit_words = unit_rows(self.tables_.inputs[:-1])
 
     # --- queries ----------------------------------------------------------------------------------------
 
@@ -412,7 +397,7 @@ class ContextVectors(Estimator):
         sentences = encode_sentences(self.vocabulary_, X)
         bounds = np.cumsum([0, *map(len, sentences)])
         ids = self._casing[np.concatenate([np.zeros(0, dtype=np.uint32), *sentences])]
-        vectors, read, V = self._inputs, ids, len(self.vocabulary_)
+        vectors, read, V = self.tables_.inputs, ids, len(self.vocabulary_)
         if self.letters_ is not None:
             at, words = _unseen(self.vocabulary_, X, ids)
             place = {word: V + 1 + i for i, word in enumerate(dict.fromkeys(words))}
@@ -466,6 +451,20 @@ class ContextVectors(Estimator):
         self.tokenizer_ = state.fitted["tokenizer"]
         self._casing = usual_casings(self.vocabulary_)
         self._derive()
+
+
+def _with_letters(tables: WordTables, vocabulary: Vocabulary, casing: I64) -> tuple[WordTables, LetterVectors]:
+    """What letters say about the vectors of neighbors, and the tables with what they say about the text's own words."""
+    counts: F64 = np.bincount(casing, weights=vocabulary.counts, minlength=len(casing)).astype(np.float64)
+    stands_for_itself = casing == np.arange(len(casing))
+    stands_for_itself[: vocabulary.n_special] = False
+    own = np.flatnonzero(stands_for_itself & (counts > 0))
+    own = own[np.array([has_letter(vocabulary.words[i]) for i in own.tolist()], dtype=np.bool_)]
+    words = [vocabulary.words[i] for i in own.tolist()]
+    letters = learn_letters(words, tables.inputs[own], counts[own])
+    inputs = tables.inputs.copy()
+    inputs[own] = smoothed(letters, words, tables.inputs[own], counts[own])
+    return tables._replace(inputs=inputs), letters
 
 
 def usual_casings(vocabulary: Vocabulary) -> I64:
