@@ -1,62 +1,21 @@
 """Words that a model's text does not have, by their letters: what tagging_representations.py tried for unseen words.
 
-A ridge regression from the runs of two to five letters of a word to what the model has learned of the words of its text
-gives unseen words a vector of an LDS, or an emission of an HMM, in the place of the class of unknown words.
+The library's regression from letters, which `ContextVectors` have (`undertow.models.letters`), gives unseen words a
+vector of an LDS, or an emission of an HMM, in the place of the class of unknown words. The figures of before it was in
+the library are of one with casings, 2^17 places and other weights.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
-from zlib import crc32
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from undertow.kernels.chain import inference
 from undertow.kernels.gaussian.smoother import whiten_and_normalize
 from undertow.models.lds.queries import token_vectors
-
-N_HASHED = 1 << 17
-N_STEPS = 25  # of conjugate gradients
-PENALTY = 10.0
-
-
-class LetterRegression:
-    """Vectors of words from their runs of letters, by weighted ridge regression."""
-
-    def __init__(self, words: Sequence[str], vectors: Any, weights: Any) -> None:
-        X = runs_of_letters(words)
-        w = weights.astype(np.float32)[:, None]
-        self.mean = np.average(vectors, axis=0, weights=w[:, 0]).astype(np.float32)
-        left = X.T.tocsr()
-        residual = left @ (w * (vectors - self.mean))
-        self.slopes, direction, size = np.zeros_like(residual), residual.copy(), (residual**2).sum(0)
-        for _ in range(N_STEPS):
-            image = left @ (w * (X @ direction)) + PENALTY * direction
-            step = size / np.maximum((direction * image).sum(0), 1e-20)
-            self.slopes += step * direction
-            residual -= step * image
-            before, size = size, (residual**2).sum(0)
-            direction = residual + size / np.maximum(before, 1e-20) * direction
-
-    def predict(self, words: Sequence[str]) -> Any:
-        return (runs_of_letters(words) @ self.slopes + self.mean).astype(np.float32)
-
-
-def runs_of_letters(words: Sequence[str]) -> Any:
-    """(n_words, N_HASHED) hashed runs of two to five letters and the shape of the ends, in rows of unit length."""
-    columns: list[int] = []
-    bounds = [0]
-    for word in words:
-        whole = f"<{word}>"
-        runs = {whole[i : i + n] for n in (2, 3, 4, 5) for i in range(len(whole) - n + 1)}
-        shape = ["A" if c.isupper() else "a" if c.islower() else "0" if c.isdigit() else c for c in word[:2] + word[-1]]
-        columns += [crc32(run.encode()) % N_HASHED for run in sorted(runs | {"shape" + "".join(shape)})]
-        bounds.append(len(columns))
-    counts = np.diff(bounds)
-    values = np.repeat(1 / np.sqrt(counts), counts).astype(np.float32)
-    return csr_matrix((values, np.array(columns, dtype=np.int32), np.array(bounds)), shape=(len(words), N_HASHED))
+from undertow.models.letters import learn_letters
+from undertow.text.letters import has_letter
 
 
 class LDSByLetters:
@@ -74,15 +33,15 @@ class LDSByLetters:
         learned = (scale[:, None] * params.C).astype(np.float32)[n:]  # without the share of the class
         counts = vocabulary.counts[n:]
         words = vocabulary.words[n:]
-        self.regression = LetterRegression(words, learned, counts / (counts + vocabulary.counts.mean()))
+        self.letters = learn_letters(words, learned, counts)
         self.rows = model._tables.rows.copy()
         if rare:
             share = model.dropped_[n:, None].astype(np.float32)
-            self.rows[n:] = (1 - share) * learned + share * self.regression.predict(words)
+            self.rows[n:] = (1 - share) * learned + share * self.letters.of(words)
 
     def transform(self, X: Any, view: str = "features") -> list[Any]:
         ids, bounds, unseen = with_unseen(self.vocabulary_, X)
-        rows = np.concatenate([self.rows, self.regression.predict(unseen)]) if unseen else self.rows
+        rows = np.concatenate([self.rows, self.letters.of(unseen)]) if unseen else self.rows
         params, tables = self.model.params_, self.model._tables
         tables = tables._replace(
             rows=rows,
@@ -108,14 +67,13 @@ class HMMByLetters:
             of_word /= np.maximum(of_word.sum(1, keepdims=True), 1e-30)
             of_states = (counts[:, None] * of_word).sum(0) / counts.sum()
         self.of_states = of_states.astype(np.float32)
-        weights = counts[n:] / (counts[n:] + 5)
-        self.regression = LetterRegression(self.vocabulary_.words[n:], of_word[n:].astype(np.float32), weights)
+        self.letters = learn_letters(self.vocabulary_.words[n:], of_word[n:].astype(np.float32), counts[n:])
 
     def posterior(self, X: Any) -> list[Any]:
         ids, bounds, unseen = with_unseen(self.vocabulary_, X)
         chain = self.chain
         if unseen:
-            p = np.maximum(self.regression.predict(unseen), 0) + self.floor * self.of_states
+            p = np.maximum(self.letters.of(unseen), 0) + self.floor * self.of_states
             rows = 1e-6 * p / p.sum(1, keepdims=True) / self.of_states
             chain = chain._replace(emission=np.concatenate([chain.emission, rows.astype(chain.emission.dtype)]))
         return sentences(inference.posterior(ids, bounds, chain), bounds)
@@ -126,7 +84,7 @@ def with_unseen(vocabulary: Any, X: Any) -> tuple[Any, Any, list[str]]:
     X = [list(s) for s in X]
     known = np.concatenate([vocabulary.encode(s) for s in X]).astype(np.int64)
     words = [w for s in X for w in s]
-    unseen = list(dict.fromkeys(w for w in words if w not in vocabulary and any(map(str.isalpha, w))))
+    unseen = list(dict.fromkeys(w for w in words if w not in vocabulary and has_letter(w)))
     place = {w: len(vocabulary) + i for i, w in enumerate(unseen)}
     ids = np.array([place.get(w, i) for w, i in zip(words, known.tolist(), strict=True)], dtype=np.int64)
     return ids, np.concatenate(([0], np.cumsum([len(s) for s in X]))).astype(np.int64), unseen

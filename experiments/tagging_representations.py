@@ -62,6 +62,12 @@ def pmi(m: Models, scale: float = 2.0, casing: str | None = "frequent", network_
     return Vectors(m("pmi"), network_only=network_only, scale=scale, window=0, pieces=True, casing=casing)
 
 
+def without_letters(m: Models) -> Any:
+    """Context vectors in which unknown words are one, and rare ones as training left them."""
+    learned = representations.context(m.text(), min(128, m.n_components), m.work, seed=m.seed, letters=False)
+    return Vectors(learned.model, network_only=True, scale=2.0, window=0, pieces=True, casing="frequent")
+
+
 def more_states(m: Models, n_states: int) -> Any:
     """Posteriors of a larger HMM."""
     settings: dict[str, Any] = {"n_iter": 4, "n_chunks": 8, "init": "clusters"}
@@ -133,6 +139,7 @@ READS: dict[str, Callable[[Models], Any]] = {
     "lds-network": lambda m: beside(m, "lds"),
     "pmi": pmi,
     "context": lambda m: beside(m, "context"),
+    "context-without-letters": without_letters,
     "pmi/2": lambda m: pmi(m, 1.0),
     "known-pmi": lambda m: pmi(m, casing="known"),
     "linear-pmi": lambda m: pmi(m, network_only=False),
