@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cli_runner import failed, run
-from undertow import load
+from undertow import CRFTagger, load
 from waiting import HANGS
 
 LINES = ("The old bank lends money .", "The river runs to the sea .", "A bank of the river sleeps .")
@@ -282,3 +282,22 @@ def test_spans_with_their_probabilities(place: Path, tmp_path: Path) -> None:
     assert both.returncode == 2 and "leave --probabilities out" in both.stderr
     none = run("tag", "predict", place / "crf", tmp_path / "names.tsv", "--spans", 0.5)
     assert none.returncode != 0 and "mark no spans" in none.stderr and "Traceback" not in none.stderr
+
+
+def test_spans_that_are_taken_by_their_probabilities(tmp_path: Path) -> None:
+    """A name beside another of its type has a tag that was never learned here; all others have their probabilities."""
+    X, y = [["Ann", "Lee"]] * 6, [["I-per", "O"], ["O", "I-per"]] * 3
+    tagger = CRFTagger(l2=0.1).fit(X, y)
+    tagger.span_threshold_ = 0.2
+    tagger.save(tmp_path / "names")
+    (tmp_path / "names.txt").write_text("Ann Lee")
+    printed = run("tag", "predict", tmp_path / "names", tmp_path / "names.txt", "--probabilities")
+    [first, second] = [line.split("\t") for line in printed.stdout.strip().splitlines()]
+    assert first[:2] == ["Ann", "I-per"] and second == ["Lee", "B-per", "0.0000"], printed.stderr
+    p = tagger.predict_proba([["Ann", "Lee"]])[0][0, tagger.labels_.index("I-per")]
+    assert first[2] == f"{p:.4f}" and 0.4 < p < 0.6
+    rows = "Ann\tI-per\nLee\tO\n\n"
+    (tmp_path / "gold.tsv").write_text(rows)
+    report = json.loads(run("tag", "eval", tmp_path / "names", tmp_path / "gold.tsv", "--json").stdout)
+    assert report["spans"]["all"]["predicted"] == 2 and report["spans"]["all"]["correct"] == 1
+    assert "span_threshold" in run("inspect", tmp_path / "names").stdout

@@ -214,6 +214,7 @@ CORRUPTIONS: dict[str, dict[str, tuple[str, Change]]] = {
         "names all the same": in_tensor("attributes", lambda x: np.where(x == ord("\n"), x, ord("a")).astype(np.uint8)),
         "one name more": in_tensor("attributes", first(ord("\n"))),
         "one name less": in_tensor("attributes", lambda x: spoilt(x, int(np.flatnonzero(x == ord("\n"))[0]), ord("a"))),
+        **fitted(span_threshold=0.3),
         **fitted(extra=1, n_pairs=3, n_attributes=2, n_numbers=1, name_bytes=4),
         **LABELS,
     },
@@ -225,7 +226,8 @@ CORRUPTIONS: dict[str, dict[str, tuple[str, Change]]] = {
         "half a token right": in_fitted(lambda f: scored(f["held_out"]["tokens"]["all"], 3.5)),
         "an accuracy of its own": in_fitted(lambda f: f["held_out"]["tokens"]["all"].update(accuracy=0.1)),
         "no scores": in_fitted(lambda f: f.update(held_out={})),
-        "a shift without end": in_fitted(lambda f: f.update(outside_shift=1e9)),
+        "a shift of O, as earlier versions had it": in_fitted(lambda f: f.update(outside_shift=-0.5)),
+        "a threshold without spans": in_fitted(lambda f: f["crf"]["fitted"].update(span_threshold=0.3)),
         **fitted(representation="best", columns={"tags": 1}, surprise=1),
     },
 }  # fmt: skip

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from itertools import combinations
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,17 +23,17 @@ def spans_by_paths(scores: Any, transition: Any, tags: Sequence[str]) -> dict[Sp
     return dict(out)
 
 
-def best_disjoint(gains: dict[Span, float]) -> float:
-    """The largest sum of gains of spans that do not overlap, among all sets of spans."""
-    spans = list(gains)
-    best = 0.0
-    for size in range(1, len(spans) + 1):
-        for some in combinations(spans, size):
-            if _are_disjoint(some):
-                best = max(best, sum(gains[s] for s in some))
-    return best
+def best_disjoint(gains: dict[Span, float]) -> tuple[float, list[Span]]:
+    """The set of spans that do not overlap with the largest sum of gains, by looking at all such sets."""
+    return max(
+        ((sum(gains[s] for s in some), some) for some in disjoint_sets(sorted(gains))), key=lambda found: found[0]
+    )
 
 
-def _are_disjoint(spans: Iterable[Span]) -> bool:
-    ordered = sorted(spans, key=lambda s: s.start)
-    return all(a.end <= b.start for a, b in zip(ordered, ordered[1:], strict=False))
+def disjoint_sets(spans: list[Span], first: int = 0) -> Iterator[list[Span]]:
+    """All sets of spans from a token on that do not overlap, in the order of their tokens; the empty one is first."""
+    yield []
+    for span in spans:
+        if span.start >= first:
+            for rest in disjoint_sets(spans, span.end):
+                yield [span, *rest]

@@ -85,10 +85,13 @@ def rows(*columns: list[str]) -> str:
 
 
 def chances(tagger: Any, sentences: list[list[str]], tags: list[list[str]]) -> list[list[str]]:
-    """The marginal probability of each tag, as text."""
+    """The marginal probability of each tag, as text.
+
+    Spans that are taken by their own probabilities may get a tag that was never learned, whose probability is 0.
+    """
     number = {label: i for i, label in enumerate(tagger.labels_)}
     return [
-        [f"{row[number[tag]]:.4f}" for row, tag in zip(p, found, strict=True)]
+        [f"{row[number[tag]] if tag in number else 0.0:.4f}" for row, tag in zip(p, found, strict=True)]
         for p, found in zip(tagger.predict_proba(sentences), tags, strict=True)
     ]
 

@@ -192,24 +192,27 @@ def _longer(array: Any) -> Any:
 def best_spans(start: Any, end: Any, gain: Any, bounds: Any) -> Any:
     """Which spans to take so that none overlap and their gains sum to the most; those that gain nothing are left out.
 
-    The spans are in the order of their ends.
+    The spans are in the order of their ends, and none crosses a bound of a sentence. Sums begin anew at each sentence,
+    so that what is taken there does not depend on the others.
     """
     taken = np.zeros(len(start), np.bool_)
-    n = bounds[-1] - bounds[0]
+    first, n = bounds[0], bounds[-1] - bounds[0]
     best, by = np.zeros(n + 1), np.full(n + 1, -1)
     i = 0
-    for t in range(1, n + 1):
-        best[t] = best[t - 1]
-        while i < len(end) and end[i] - bounds[0] == t:
-            total = best[start[i] - bounds[0]] + gain[i]
-            if gain[i] > 0.0 and total > best[t]:
-                best[t], by[t] = total, i
-            i += 1
+    for s in range(len(bounds) - 1):
+        best[bounds[s] - first] = 0.0
+        for t in range(bounds[s] - first + 1, bounds[s + 1] - first + 1):
+            best[t] = best[t - 1]
+            while i < len(end) and end[i] - first == t:
+                total = best[start[i] - first] + gain[i]
+                if gain[i] > 0.0 and total > best[t]:
+                    best[t], by[t] = total, i
+                i += 1
     t = n
     while t > 0:
         if by[t] < 0:
             t -= 1
         else:
             taken[by[t]] = True
-            t = start[by[t]] - bounds[0]
+            t = start[by[t]] - first
     return taken

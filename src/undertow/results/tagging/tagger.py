@@ -46,12 +46,12 @@ from undertow.results.tagging.base import (
 from undertow.results.tagging.crf import CRFTagger
 from undertow.results.tagging.crf_network import passes_of
 from undertow.results.tagging.default import LAGS, default_parts
-from undertow.results.tagging.label_shift import OUTSIDE, measure_shift, shift_label
 from undertow.results.tagging.model_features import ModelFeatures
 from undertow.results.tagging.parts import Kept, Watch, kept_parts
 from undertow.results.tagging.scores import Report
 from undertow.results.tagging.sources import FeatureSources
-from undertow.results.tagging.spans import Span, scheme_of
+from undertow.results.tagging.span_decoding import FEWEST_SPANS, tags_by_halves, threshold_of
+from undertow.results.tagging.spans import Span, scheme_of, spans_of
 from undertow.results.tagging.token_features import Representation
 from undertow.results.tagging.unlabelled import TextSource, open_text
 from undertow.text.corpus import Corpus
@@ -100,11 +100,10 @@ class Tagger(BaseTagger):
     ----------
     held_out_ : Report or None
         The scores on the sentences that were held out, of a tagger trained on the others; None if there were none.
-        Where a shift of O was chosen, each half is tagged with the one that the other half chose.
-    outside_shift_ : float
-        What was added to the score of the tag O, as held-out sentences chose it by the F1 of spans: from few labels a
-        CRF finds too few spans. 0 if the tags mark none, or there were too few to choose by. It is part of the weights
-        of `crf_`, and so of all probabilities.
+        Where a `span_threshold_` was chosen, each half is tagged with the one that the other half chose.
+    span_threshold_ : float or None
+        That of `crf_`, as held-out sentences chose it by the F1 of spans: a span is worth taking if its probability is
+        at least half of the F1. None if the tags mark no spans, or fewer than 60 were held out.
     crf_ : CRFTagger
         The trained CRF.
     labels_ : list of str
@@ -144,7 +143,6 @@ class Tagger(BaseTagger):
     }
 
     held_out_: Report | None
-    outside_shift_: float
     crf_: CRFTagger
 
     def __init__(
@@ -233,15 +231,16 @@ class Tagger(BaseTagger):
             seed = _fixed(self.random_state)
             corpus = open_text(text, kept.place, self.n_jobs, progress)
             features = self._features(corpus, seed, kept, watch, labelled)
-            held_out, shift = self._held_out(features, labelled, seed, kept, watch) if other is None else (None, 0.0)
+            held_out, threshold = (
+                self._held_out(features, labelled, seed, kept, watch) if other is None else (None, None)
+            )
             watch.finish("validation", reused=True)  # if it was not measured now
             LOGGER.info("training the CRF on %d sentences", len(labelled[0]))
             crf = self._crf(features, seed, watch, "crf").fit(*labelled, checkpoint=kept.checkpoint)
             if other is not None:
-                held_out, shift = measure_shift(crf, *other)
-        if shift:
-            shift_label(crf, OUTSIDE, shift)
-        self._finish(crf.set_params(callbacks=None), held_out, shift, None)
+                held_out, threshold = _measured(crf, *other)
+        crf.span_threshold_ = threshold
+        self._finish(crf.set_params(callbacks=None), held_out, None)
         return self
 
     def _features(
@@ -278,10 +277,10 @@ class Tagger(BaseTagger):
 
     def _held_out(
         self, features: list[Representation], labelled: Labelled, seed: Any, kept: Kept, watch: Watch
-    ) -> tuple[Report | None, float]:
-        """The scores on a share of the sentences of a CRF that was trained on the others, and the best shift of O."""
+    ) -> tuple[Report | None, float | None]:
+        """The scores on a share of the sentences of a CRF that was trained on the others, and its span threshold."""
         if self.validation is None:
-            return None, 0.0
+            return None, None
         n = len(labelled[0])
         if n < FEWEST:
             warnings.warn(
@@ -290,7 +289,7 @@ class Tagger(BaseTagger):
                 LittleTextWarning,
                 stacklevel=3,
             )
-            return None, 0.0
+            return None, None
         train, test = split(labelled, self.validation)
 
         def measured() -> dict[str, Any]:
@@ -298,13 +297,13 @@ class Tagger(BaseTagger):
             with interrupts_raise():
                 crf = self._crf(features, seed, watch, "validation").fit(*train, checkpoint=kept.checkpoint)
             watch.finish("validation")
-            report, shift = measure_shift(crf, *test)
-            return {"report": report.as_dict(), "shift": shift}
+            report, threshold = _measured(crf, *test)
+            return {"report": report.as_dict(), "span_threshold": threshold}
 
         read = [] if kept.checkpoint is None else [_key(f) for f in features]
         key = fit_key(self._crf([], seed), [read, *train, *test])
-        found = kept.report("held-out", key, measured)
-        return Report.from_dict(found["report"]), float(found["shift"])
+        found = kept.report("held-out-spans", key, measured)
+        return Report.from_dict(found["report"]), found["span_threshold"]
 
     def _crf(
         self, features: list[Representation], seed: Any, watch: Watch | None = None, part: str = "crf"
@@ -321,15 +320,19 @@ class Tagger(BaseTagger):
         )
         return crf if watch is None else crf.set_params(callbacks=watch.of(crf, part))
 
-    def _finish(self, crf: CRFTagger, held_out: Report | None, shift: float, columns: dict[str, Any] | None) -> None:
+    def _finish(self, crf: CRFTagger, held_out: Report | None, columns: dict[str, Any] | None) -> None:
         """Set the fitted attributes, all at once."""
         self.crf_ = crf
         self.held_out_ = held_out
-        self.outside_shift_ = shift
         self.columns_ = columns
         self.labels_, self.scheme_, self.features_ = crf.labels_, crf.scheme_, crf.features_
         self.tokenizer_, self.vocabulary_ = crf.tokenizer_, crf.vocabulary_
         self.history_ = crf.history_
+
+    @property
+    def span_threshold_(self) -> float | None:
+        """That of `crf_`; there it can also be set."""
+        return self.crf_.span_threshold_
 
     # --- queries ----------------------------------------------------------------------------------------
 
@@ -344,7 +347,7 @@ class Tagger(BaseTagger):
         Returns
         -------
         list of lists of str
-            The most probable tags of each sentence as a whole.
+            The most probable tags of each sentence as a whole; with a `span_threshold_` those of its spans.
         """
         self._check_fitted()
         return self.crf_.predict(X)
@@ -416,7 +419,6 @@ class Tagger(BaseTagger):
         return {
             "representation": "default" if isinstance(given, str) else "none" if given is None else "given",
             "held_out": None if self.held_out_ is None else self.held_out_.as_dict(),
-            "outside_shift": self.outside_shift_,
             "columns": self.columns_,
             "crf": packed_models.pack(self.crf_, CRF)[0],
         }
@@ -425,7 +427,10 @@ class Tagger(BaseTagger):
     def _upgrade(cls, state: SavedState) -> SavedState:
         # not that of a tagger with models of its own: here they are the CRF's
         crf = packed_models.upgrade(state.fitted["crf"])
-        return state._replace(params=cls._current_params(state.params), fitted={**state.fitted, "crf": crf})
+        fitted = {**state.fitted, "crf": crf}
+        if "span_threshold" not in state.fitted["crf"]["fitted"]:
+            fitted.pop("outside_shift", None)  # what earlier versions added to the score of O is in their weights
+        return state._replace(params=cls._current_params(state.params), fitted=fitted)
 
     def _tensors(self) -> dict[str, npt.NDArray[Any]]:
         return packed_models.pack(self.crf_, CRF)[1]
@@ -441,8 +446,6 @@ class Tagger(BaseTagger):
             raise InputError(f"it holds a model of the kind {short(fitted['crf']['kind'])} and not a CRF.")
         if fitted["representation"] not in ("default", "none", "given"):
             raise InputError(f"the representation {short(fitted['representation'])} is unknown.")
-        if not -100 <= fitted["outside_shift"] <= 100:
-            raise InputError(f"the shift {short(fitted['outside_shift'])} of the tag O is none that a fit chooses.")
         if fitted["held_out"] is not None:
             _check_report(Report.from_dict(fitted["held_out"]))
 
@@ -452,7 +455,7 @@ class Tagger(BaseTagger):
             raise InputError("the words are not those of its CRF.")
         scores, columns = state.fitted["held_out"], checked_columns(state.fitted["columns"])
         report = None if scores is None else Report.from_dict(scores)
-        self._finish(crf, report, float(state.fitted["outside_shift"]), columns)
+        self._finish(crf, report, columns)
         kinds: dict[str, Any] = {"default": "default", "none": None, "given": crf.features_}
         self.representation = kinds[state.fitted["representation"]]
 
@@ -472,6 +475,17 @@ def split(labelled: Labelled, share: float) -> tuple[Labelled, Labelled]:
         for wanted in (True, False)
     )
     return train, test
+
+
+def _measured(crf: CRFTagger, words: list[list[str]], tags: list[list[str]]) -> tuple[Report, float | None]:
+    """The scores on sentences that a CRF was not trained on, and the threshold that they choose for its spans.
+
+    Each half is decoded with the threshold that the other half chose, so that the scores are not those that chose it.
+    """
+    if crf.scheme_ is None or sum(len(spans_of(t)) for t in tags) < FEWEST_SPANS:
+        return crf.evaluate(words, tags), None
+    held_out = crf._held_out(words, tags)
+    return crf._report(words, tags, tags_by_halves(held_out, crf.scheme_)), threshold_of(held_out)
 
 
 def _given(representation: Any) -> list[Representation]:
