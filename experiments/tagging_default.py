@@ -19,7 +19,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -182,10 +182,10 @@ NOT_RANDOM = ("spelling", "Brown")
 ONE_SEED = (*NOT_RANDOM, "default without vectors")
 RIVALS = ["Brown", "word2vec", "word2vec + Brown + HMM", "word2vec for the network + Brown + HMM"]
 # rows of problems with spans, decoded as a `Tagger` does, and the rows that read the same
-BY_PROBABILITY = {f"{name}, spans by probability": name for name in ("default", *RIVALS[2:])}
+BY_PROBABILITY = {name: f"{name}, spans by probability" for name in ("default", *RIVALS[2:])}
 COMPARED = [
     *(("default", rival) for rival in RIVALS),
-    *(("default, spans by probability", rival) for rival in list(BY_PROBABILITY)[1:]),
+    *((BY_PROBABILITY["default"], BY_PROBABILITY[rival]) for rival in RIVALS[2:]),
 ]
 
 
@@ -234,15 +234,21 @@ def tag(problem: Problem, features: list[Any], n_hidden: int = N_HIDDEN, seed: i
     return trained(problem.train, features, n_hidden, seed).predict([s.words for s in problem.test])
 
 
-def tag_by_probability(problem: Problem, features: list[Any], n_hidden: int = N_HIDDEN, seed: int = 0) -> Tags:
-    """The threshold of spans is chosen on held-out sentences of train, then used by a tagger of all of them."""
+def threshold_of(problem: Problem, features: list[Any], n_hidden: int = N_HIDDEN, seed: int = 0) -> float | None:
+    """The threshold of spans that held-out sentences of train choose for a tagger of the others."""
     held = problem.train[HELD_OUT - 1 :: HELD_OUT]
     rest = [s for i, s in enumerate(problem.train) if i % HELD_OUT != HELD_OUT - 1]
-    chosen = trained(rest, features, n_hidden, seed).tune_spans([s.words for s in held], [s.tags for s in held])
-    tagger = trained(problem.train, features, n_hidden, seed)
-    tagger.span_threshold_ = chosen.span_threshold_
-    print(f"{problem.name}: spans from a probability of {tagger.span_threshold_} on", flush=True)
-    return tagger.predict([s.words for s in problem.test])
+    tagger = trained(rest, features, n_hidden, seed)
+    return tagger.tune_spans([s.words for s in held], [s.tags for s in held]).span_threshold_
+
+
+def tag_by_probability(tagger: CRFTagger, problem: Problem, threshold: float | None) -> Tags:
+    """The tags of a tagger that takes the spans of at least this probability."""
+    print(f"{problem.name}: spans from a probability of {threshold} on", flush=True)
+    tagger.span_threshold_ = threshold
+    tags = tagger.predict([s.words for s in problem.test])
+    tagger.span_threshold_ = None
+    return tags
 
 
 # --- scores ---------------------------------------------------------------------------------------------
@@ -282,6 +288,13 @@ class Column(NamedTuple):
     def p(self, ours: Any, theirs: Any) -> float:
         return mcnemar(ours, theirs) if self.kind == "oov" else bootstrap(ours, theirs)
 
+    def p_of_seeds(self, ours: list[Tags], theirs: list[Tags]) -> float:
+        """By the spans of all seeds together, drawn by sentence; of tags by the first seed."""
+        if self.kind == "oov":
+            return self.p(self.of(ours[0]), self.of(theirs[0]))
+        n = max(len(ours), len(theirs))
+        return self.p(*(sum(self.of(tags) for tags in (rows * n)[:n]) for rows in (ours, theirs)))
+
 
 def _from_new(tags: list[str], new: list[bool]) -> list[str]:
     """The tags of spans that begin at a new word, O elsewhere."""
@@ -307,11 +320,11 @@ def columns(all_problems: list[Problem]) -> list[Column]:
 
 
 def table(found: dict[str, dict[str, list[Tags]]], all_problems: list[Problem]) -> tuple[list[str], Any]:
-    """Means over seeds; p-values of the default against each rival decoded as it is, by the first seed."""
+    """Means over seeds; p-values of the default against each rival decoded alike."""
     chosen = columns(all_problems)
     lines = [f"| | {' | '.join(c.title for c in chosen)} |", "|---|" + "---|" * len(chosen)]
     data: dict[str, dict[str, list[float]]] = {}
-    for name in [*ROWS, *BY_PROBABILITY]:
+    for name in [*ROWS, *BY_PROBABILITY.values()]:
         cells = []
         for c in chosen:
             values = [c.value(c.of(tags)) for tags in found.get(name, {}).get(c.problem.name, [])]
@@ -321,7 +334,8 @@ def table(found: dict[str, dict[str, list[Tags]]], all_problems: list[Problem]) 
             lines.append(f"| {name} | {' | '.join(cells)} |")
     lines += [
         "",
-        "The default against its rivals, p by column (bootstrap over sentences; McNemar for tags; first seed):",
+        "The default against its rivals, p by column (bootstrap over sentences, spans of all seeds together; "
+        "McNemar for tags, first seed):",
         "",
     ]
     lines += [f"| | {' | '.join(c.title for c in chosen)} |", "|---|" + "---|" * len(chosen)]
@@ -329,7 +343,7 @@ def table(found: dict[str, dict[str, list[Tags]]], all_problems: list[Problem]) 
         cells = []
         for c in chosen:
             pair = [found.get(name, {}).get(c.problem.name, []) for name in (default_, rival)]
-            cells.append(shown_p(c.p(*(c.of(tags[0]) for tags in pair))) if all(pair) else "")
+            cells.append(shown_p(c.p_of_seeds(*pair)) if all(pair) else "")
         lines.append(f"| {rival} | {' | '.join(cells)} |")
     return lines, data
 
@@ -347,7 +361,8 @@ def verdict(found: dict[str, dict[str, list[Tags]]], all_problems: list[Problem]
                 continue
             gain = float(np.mean([c.value(x) for x in ours]) - np.mean([c.value(x) for x in theirs]))
             gain = -gain if c.kind == "oov" else gain
-            beyond_chance = c.p(ours[0], theirs[0]) < SURE
+            pair = [found[name][c.problem.name] for name in (default_, rival)]
+            beyond_chance = c.p_of_seeds(*pair) < SURE
             better += gain > 0
             sure += gain > 0 and beyond_chance
             if gain <= 0:
@@ -363,7 +378,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="little of everything; exit code 1: the claim fails")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="of the models")
     parser.add_argument("--word2vec", default="cbow-3", help="cbow or sg (skip-gram), and the window")
-    parser.add_argument("--rows", nargs="+", default=[*ROWS, *BY_PROBABILITY], help="which rows, by name")
+    parser.add_argument("--rows", nargs="+", default=[*ROWS], help="which rows, by name")
     parser.add_argument("--exchanged", action="store_true", help="names of train files instead; print, write no page")
     parser.add_argument("--report", action="store_true", help="train nothing: write what is kept in --work")
     parser.add_argument("--work", type=Path, default=Path(__file__).parent / "work")
@@ -375,6 +390,16 @@ def main() -> int:
     return 0
 
 
+def taggings(name: str, problem: Problem, models: Models) -> Iterator[tuple[str, Callable[[], Tags]]]:
+    """The rows of one tagger by name, and how each is made: decoded as it is, and its spans by their probabilities."""
+    n_hidden = 0 if name in LINEAR else N_HIDDEN
+    whole = cache(lambda: trained(problem.train, ROWS[name](models), n_hidden, models.seed))
+    yield name, lambda: whole().predict([s.words for s in problem.test])
+    if name in BY_PROBABILITY and problem.name != "tags":
+        chosen = cache(lambda: threshold_of(problem, ROWS[name](models), n_hidden, models.seed))
+        yield BY_PROBABILITY[name], lambda: tag_by_probability(whole(), problem, chosen())
+
+
 def full(options: Any) -> None:
     rows = Rows(options.work, __file__)
     text = cache(lambda: text_of(8.0))
@@ -384,25 +409,16 @@ def full(options: Any) -> None:
     for seed in options.seeds:
         models = Models(text, options.work, seed, word2vec=options.word2vec)
         for name, problem in itertools.product(options.rows, all_problems):
-            key = f"{problem.name}-{name}-{seed}"
-            if (name in ONE_SEED and seed) or (name in BY_PROBABILITY and problem.name == "tags"):
+            if name in ONE_SEED and seed:
                 continue
-            key += f"-{options.word2vec}" if "word2vec" in name else ""
-            if options.report and not rows.has(key):
-                continue
-            make = tag_by_probability if name in BY_PROBABILITY else tag
-            read = ROWS[BY_PROBABILITY.get(name, name)]
-            n_hidden = 0 if name in LINEAR else N_HIDDEN
-
-            def run(
-                make: Any = make, problem: Problem = problem, read: Any = read, n: int = n_hidden, m: Models = models
-            ) -> Tags:
-                return make(problem, read(m), n, m.seed)  # type: ignore[no-any-return]
-
-            row = rows(key, run)
-            found.setdefault(name, {}).setdefault(problem.name, []).append(row.tags)
-            shown = [f"{c.title} {c.value(c.of(row.tags)):.2f}" for c in columns([problem])]
-            print(f"{key}: {', '.join(shown)} ({row.cpu:.0f} s)", flush=True)
+            for shown, tags in taggings(name, problem, models):
+                key = f"{problem.name}-{shown}-{seed}" + (f"-{options.word2vec}" if "word2vec" in name else "")
+                if options.report and not rows.has(key):
+                    continue
+                row = rows(key, tags)
+                found.setdefault(shown, {}).setdefault(problem.name, []).append(row.tags)
+                scores = [f"{c.title} {c.value(c.of(row.tags)):.2f}" for c in columns([problem])]
+                print(f"{key}: {', '.join(scores)} ({row.cpu:.0f} s)", flush=True)
         took |= models.took
     lines, data = table(found, all_problems)
     if options.exchanged:
