@@ -28,7 +28,7 @@ TAGS = [
     ["O", "O"],
 ]
 NEW = [["Ann", "saw", "Rome"], [], ["Lee", "Ann"], ["unseen"], ["old", "grey", "Ann"]]
-THRESHOLDS = (1e-9, 0.05, 0.15, 0.3, 0.5)
+THRESHOLDS = (1e-9, 0.05, 0.1, 0.2, 0.3, 0.5)
 
 
 def labelled(n: int, seed: int) -> tuple[list[list[str]], list[list[str]]]:
@@ -69,10 +69,10 @@ def test_those_with_the_largest_sum_of_all_sets_are_taken(scheme: str | None, wr
     tagger = CRFTagger(scheme=scheme, n_iter=3).fit(WORDS * 3, convert(TAGS * 3, written))
     assert tagger.scheme_ == written
     rng, n_spans, n_other = np.random.default_rng(0), 0, 0
-    for _ in range(2):
+    for size in (0.2, 0.5, 1.0, 3.0) * 3:
         weights = tagger.weights_
         tagger.weights_ = weights._replace(
-            sparse=rng.normal(size=weights.sparse.shape).astype(np.float32) / 4,
+            sparse=(size * rng.normal(size=weights.sparse.shape)).astype(np.float32),
             transition=rng.normal(size=weights.transition.shape).astype(np.float32),
         )
         read = labels_of(tagger.states_, tagger.labels_)
@@ -94,7 +94,7 @@ def test_those_with_the_largest_sum_of_all_sets_are_taken(scheme: str | None, wr
                 assert sum(gains[span] for span in spans_of(tags)) == pytest.approx(best, abs=1e-9)
                 n_spans += len(spans)
                 n_other += spans != spans_of(tags_before)
-    assert n_spans > 20 and n_other > 10
+    assert n_spans > 100 and n_other > 50
 
 
 def test_batches_threads_and_repetition_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
