@@ -36,7 +36,8 @@ def test_probabilities_are_sums_over_all_taggings(scheme: str | None, written: s
     expected = by_taggings(tagger, NEW)
     for found, truth in zip(tagger.predict_spans(NEW, least=1e-6), expected, strict=True):
         assert dict(found) == pytest.approx({s: p for s, p in truth.items() if p >= 1e-6}, rel=1e-4)
-        assert [s for s, _ in found] == sorted(s for s, _ in found)
+        places = [(span.start, span.end, span.type) for span, _ in found]
+        assert places == sorted(places)
     some = tagger.predict_spans(NEW, least=0.2)
     assert [dict(s) for s in some] == [
         pytest.approx({s: p for s, p in truth.items() if p >= 0.2}, rel=1e-4) for truth in expected

@@ -126,7 +126,8 @@ def _by_sentence(found: SpanProbabilities, bounds: I64, types: list[str]) -> Ite
     for s, low in enumerate(bounds[:-1].tolist()):
         own = slice(first[s], first[s + 1])
         rows = zip(*(column[own].tolist() for column in found), strict=True)
-        yield sorted((Span(types[kind], start - low, end - low), p) for start, end, kind, p in rows)
+        spans = ((Span(types[kind], start - low, end - low), p) for start, end, kind, p in rows)
+        yield sorted(spans, key=lambda found: (found[0].start, found[0].end, found[0].type))
 
 
 def _chosen(found: SpanProbabilities, bounds: I64, types: list[str], threshold: float) -> Iterator[list[Span]]:
