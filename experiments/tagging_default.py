@@ -154,6 +154,12 @@ def default(m: Models, *left_out: str) -> list[Any]:
     return [*discrete(m), *(beside(m, name) for name in ("lds", "pmi", "context") if name not in left_out)]
 
 
+def layered(m: Models) -> Any:
+    """The posteriors of a FactorialHMM of two layers, read as those of the HMM."""
+    model = representations.factorial(m.text(), 2, 30, m.work, seed=m.seed, n_iter=3).model
+    return Posteriors(model, name="layers", window=1, pieces=True, casing="known")
+
+
 def rival(m: Models, network_only: bool = False) -> list[Any]:
     """word2vec + Brown + HMM, looked up as spelled."""
     return [*discrete(m, None), vectors(m, "w2v", None, network_only)]
@@ -165,6 +171,7 @@ ROWS: dict[str, Any] = {
     "default without LDS": lambda m: default(m, "lds"),
     "default without PMI vectors": lambda m: default(m, "pmi"),
     "default without context vectors": lambda m: default(m, "context"),
+    "default with layers": lambda m: [*default(m), layered(m)],
     "default, LDS for both parts": lambda m: [*discrete(m), vectors(m, "lds", "frequent"), *default(m, "lds")[2:]],
     "linear CRF, LDS + Brown + HMM, other casings": lambda m: [*discrete(m), vectors(m, "lds", "frequent")],
     "word2vec + Brown + HMM": rival,
@@ -379,6 +386,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="of the models")
     parser.add_argument("--word2vec", default="cbow-3", help="cbow or sg (skip-gram), and the window")
     parser.add_argument("--rows", nargs="+", default=[*ROWS], help="which rows, by name")
+    parser.add_argument("--problems", nargs="+", help="only these, as WNUT-17 or tags; print, write no page")
     parser.add_argument("--exchanged", action="store_true", help="names of train files instead; print, write no page")
     parser.add_argument("--report", action="store_true", help="train nothing: write what is kept in --work")
     parser.add_argument("--work", type=Path, default=Path(__file__).parent / "work")
@@ -404,11 +412,12 @@ def full(options: Any) -> None:
     rows = Rows(options.work, __file__)
     text = cache(lambda: text_of(8.0))
     all_problems = list(exchanged() if options.exchanged else problems())
+    chosen = [p for p in all_problems if options.problems is None or p.name in options.problems]
     found: dict[str, dict[str, list[Tags]]] = {}
     took: dict[str, float] = {}
     for seed in options.seeds:
         models = Models(text, options.work, seed, word2vec=options.word2vec)
-        for name, problem in itertools.product(options.rows, all_problems):
+        for name, problem in itertools.product(options.rows, chosen):
             if name in ONE_SEED and seed:
                 continue
             for shown, tags in taggings(name, problem, models):
@@ -421,7 +430,7 @@ def full(options: Any) -> None:
                 print(f"{key}: {', '.join(scores)} ({row.cpu:.0f} s)", flush=True)
         took |= models.took
     lines, data = table(found, all_problems)
-    if options.exchanged:
+    if options.exchanged or options.problems:
         print("\n".join([verdict(found, all_problems), "", *lines]))
         return
     sizes = ", ".join(f"{p.name} {sum(len(s.words) for s in p.train):,}" for p in all_problems)

@@ -75,6 +75,13 @@ def more_states(m: Models, n_states: int) -> Any:
     return posteriors(m, model=model, name="more-states")
 
 
+def another(m: Models) -> Any:
+    """Posteriors of an HMM of as many states from another seed."""
+    settings: dict[str, Any] = {"n_iter": 4, "n_chunks": 8, "init": "clusters"}
+    model = representations.hmm(m.text(), 80, m.work, seed=m.seed + 1000, **settings).model
+    return posteriors(m, 2.0, model=model, name="again")
+
+
 def by_blocks(m: Models, n_states: int) -> Any:
     """Posteriors of an HMM of many states with sparse emissions: tables, a block for every 32 states."""
     text = m.text()
@@ -131,6 +138,7 @@ READS: dict[str, Callable[[Models], Any]] = {
     "posteriors-tied-1024": lambda m: tied(m, 1024, embeddings=False),
     "embeddings-tied-1024": lambda m: tied(m, 1024, embeddings=True),
     "embeddings-tied-1024-known": lambda m: tied(m, 1024, embeddings=True, casing="known"),
+    "posteriors-again": another,
     "layers-2-30": lambda m: layers(m, 2, 30),
     "layers-2-30-less-text": lambda m: layers(m, 2, 30, less_text()),
     "spelled-posteriors": lambda m: posteriors(m, casing=None),
