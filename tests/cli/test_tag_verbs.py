@@ -13,6 +13,7 @@ import pytest
 
 from cli_runner import failed, run
 from undertow import CRFTagger, load
+from undertow.text import sentences as batches_of_sentences
 from waiting import HANGS
 
 LINES = ("The old bank lends money .", "The river runs to the sea .", "A bank of the river sleeps .")
@@ -194,6 +195,9 @@ def test_a_local_tagger(place: Path, tmp_path: Path) -> None:
     shown = run("inspect", tmp_path / "local").stdout
     assert "local-tagger" in shown and "models lds" in shown and len(shown) < 2500
     assert run("verify", tmp_path / "local").stdout == f"{tmp_path / 'local'}: whole (local-tagger model)\n"
+    assert "--spans needs a CRF" in failed(
+        run("tag", "predict", tmp_path / "local", place / "news.txt", "--spans", 0.5)
+    )
 
 
 def test_spans(place: Path, tmp_path: Path) -> None:
@@ -264,7 +268,7 @@ def test_perplexity_of_a_tagger_is_refused_with_the_kinds_that_have_one(place: P
     assert "'tagger', which has no perplexity" in sentence and "fhmm, grammar, hmm, lds" in sentence
 
 
-def test_spans_with_their_probabilities(place: Path, tmp_path: Path) -> None:
+def test_spans_with_their_probabilities(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = "Ann\tB-per\nLee\tI-per\nleft\tO\n\nwe\tO\nsaw\tO\nRome\tB-loc\n\n"
     (tmp_path / "names.tsv").write_text(rows * 8)
     assert run("tag", "train", "--kind", "crf", tmp_path / "names.tsv", "-o", tmp_path / "names").returncode == 0
@@ -278,6 +282,17 @@ def test_spans_with_their_probabilities(place: Path, tmp_path: Path) -> None:
     facts = json.loads(run(*asked, 0.001, "-o", tmp_path / "s.tsv", "--json").stdout)
     assert facts == {"sentences": 16, "spans": str(tmp_path / "s.tsv"), "tokens": 48}
     assert len((tmp_path / "s.tsv").read_text().splitlines()) > 16
+    every = [line.split("\t")[4] for line in run(*asked, 1e-6).stdout.splitlines()]
+    assert 1e-6 <= min(map(float, every)) < 1e-4, "small probabilities are not written as 0"
+    monkeypatch.setattr(batches_of_sentences, "BATCH_TOKENS", 10)
+    assert [line.split("\t") for line in run(*asked, 0.5).stdout.splitlines()] == lines, "sentences are counted on"
+    for wrong, why in (
+        ("0", "not in the range"),
+        ("1.5", "not in the range"),
+        ("nan", "from 1e-06 to 1"),
+        ("x", "valid"),
+    ):
+        assert why in failed(run(*asked, wrong), 1 if wrong == "nan" else 2)
     both = run(*asked, 0.5, "--probabilities")
     assert both.returncode == 2 and "leave --probabilities out" in both.stderr
     none = run("tag", "predict", place / "crf", tmp_path / "names.tsv", "--spans", 0.5)

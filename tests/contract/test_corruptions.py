@@ -160,7 +160,7 @@ CORRUPTIONS: dict[str, dict[str, tuple[str, Change]]] = {
     },
     "context": {
         "a weight beyond all": in_tensor("around", first(1e30)),
-        **fitted(surprise=1),
+        **fitted(letters=1, surprise=1),
         **rules(),
     },
     "dynamic": {

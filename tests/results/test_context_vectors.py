@@ -13,11 +13,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from cli_runner import failed, run
 from oracles.context_network import log_probability, query_of
+from sealing import edit_sealed
 from sentences import is_one_sentence
 from undertow import ContextVectors, Corpus, CRFTagger, PMIVectors, load
 from undertow.errors import InputError
 from undertow.kernels.words.context_network import ContextNetwork, WordTables
 from undertow.models.base import LittleTextWarning
+from undertow.models.checkpoint import Checkpoint
+from undertow.models.fitting import InterruptedFitWarning
 from undertow.results import context_training, context_vectors
 from undertow.results.context_training import segments
 from undertow.results.tagging import Vectors
@@ -97,6 +100,74 @@ def test_rare_words_have_more_of_what_their_letters_say() -> None:
     assert_array_equal(found.tables_.inputs[-1], plain.tables_.inputs[-1])
 
 
+def test_numbers_keep_their_vectors_and_a_text_of_numbers_has_no_letters() -> None:
+    settings: dict[str, Any] = {"window": 2, "n_hidden": 4, "n_drawn": 8, "min_count": 1, "random_state": 0}
+    text = [["a", "quick", "12", "runs"]] * 30 + [["a", "7", ".", "runs"]] * 3
+    found, plain = (ContextVectors(4, letters=letters, **settings).fit(text) for letters in (True, False))
+    for word in ("12", "7", "."):
+        assert_array_equal(found[word], plain[word])
+    assert (found["runs"] != plain["runs"]).any()
+    rare = Corpus.from_sentences([*text, ["a", "slow", "hen", "runs"]], min_count=3)
+    found, plain = (ContextVectors(4, letters=letters, **settings).fit(rare) for letters in (True, False))
+    unknown = rare.vocabulary.unknown_id
+    assert rare.vocabulary.counts[unknown] == 2 and plain.tables_.inputs[unknown].any()
+    assert_array_equal(found.tables_.inputs[unknown], plain.tables_.inputs[unknown])
+    numbers = [["1", "2", "3", "."], ["1", "3", "."]] * 20
+    found, plain = (ContextVectors(2, letters=letters, **settings).fit(numbers) for letters in (True, False))
+    assert_array_equal(found.tables_.inputs, plain.tables_.inputs)
+    assert_array_equal(found.transform([["zebra"]], "word")[0], 0)
+    assert np.isfinite(found.masked_perplexity([["1", "zebra", "3"]]))
+
+
+def test_ctrl_c_while_letters_are_learned_keeps_the_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    plain = fitted(letters=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(context_vectors, "learn_letters", interrupted)
+        with pytest.warns(InterruptedFitWarning, match="what was finished is kept"):
+            model = fitted()
+        again = fitted_on_rain()
+        with pytest.warns(InterruptedFitWarning):
+            again.fit(sentences())
+    assert model.letters_ is None
+    for a, b in zip((*model.network_, *model.tables_), (*plain.network_, *plain.tables_), strict=True):
+        assert_array_equal(a, b)
+    assert again["cat"].shape == (3,) and "rain" not in again and again.transform([["cat", "rain"]])[0].shape == (2, 6)
+    model.save(tmp_path / "m")
+    found = load(tmp_path / "m")
+    assert found.letters_ is None and found.letters
+    assert_array_equal(found.transform([["cat", "zebra"]])[0], plain.transform([["cat", "zebra"]])[0])
+    with pytest.warns(InterruptedFitWarning):  # in the passes: letters are learned from what there is
+        assert fitted(callbacks=[interrupted]).letters_ is not None
+
+
+def test_after_ctrl_c_while_letters_are_learned_the_same_call_learns_them(tmp_path: Path) -> None:
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    def fit() -> ContextVectors:
+        settings: dict[str, Any] = {"window": 2, "n_hidden": 12, "n_drawn": 16, "random_state": 0}
+        return ContextVectors(8, **settings).fit(sentences(), checkpoint=Checkpoint(tmp_path / "work", every_seconds=0))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(context_vectors, "learn_letters", interrupted)
+        with pytest.warns(InterruptedFitWarning):
+            assert fit().letters_ is None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(context_training, "_step", interrupted)  # all steps are done already
+        found = fit()
+    assert found.letters_ is not None and not (tmp_path / "work").exists()
+    for a, b in zip((*found.tables_, *found.letters_), (*(whole := fit()).tables_, *whole.letters_), strict=True):
+        assert_array_equal(a, b)
+
+
+def fitted_on_rain() -> ContextVectors:
+    model = ContextVectors(3, window=1, n_hidden=4, n_drawn=4, letters=False, random_state=1)
+    return model.fit([["rain", "falls", "again"], ["rain", "stops", "again"]] * 30).set_params(letters=True)
+
+
 def test_a_corpus_of_another_vocabulary_is_read_as_its_words() -> None:
     model = fitted()
     X = [["a", "heavy", "stones", "falls"], ["12", "zebra", "cat", "zebra"]]
@@ -132,7 +203,31 @@ def test_a_model_without_letters_loads_as_one_of_before(tmp_path: Path) -> None:
     assert "letter_slopes" not in (tmp_path / "m" / "model.safetensors").read_bytes()[:2000].decode("latin1")
     assert config["params"].pop("letters") is False
     assert ContextVectors._current_params(config["params"])["letters"] is False
-    assert load(tmp_path / "m").letters_ is None
+    edit_sealed(tmp_path / "m" / "config.json", lambda c: (c["params"].pop("letters"), c["fitted"].pop("letters")))
+    old = load(tmp_path / "m")
+    assert old.letters_ is None and not old.letters
+    assert_array_equal(old.transform([["cat", "zebra"]])[0], model.transform([["cat", "zebra"]])[0])
+
+
+def test_another_parameter_after_the_fit_does_not_change_what_is_saved(tmp_path: Path) -> None:
+    for letters in (True, False):
+        model = fitted(letters=letters).set_params(letters=not letters)
+        model.save(tmp_path / f"{letters}")
+        found = load(tmp_path / f"{letters}")
+        assert (found.letters_ is not None) == letters
+        assert_array_equal(found.transform([["cat", "zebra"]])[0], model.transform([["cat", "zebra"]])[0])
+
+
+def test_a_table_of_all_words_is_not_copied_for_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, seen = fitted(), []
+    ask = context_vectors.queries
+    monkeypatch.setattr(
+        context_vectors, "queries", lambda net, vectors, text: seen.append(vectors) or ask(net, vectors, text)
+    )
+    model.transform([["a", "zebra", "a", "cat", "zebras"], ["cat"]])
+    model.transform([["a", "cat"]])
+    assert len(seen[0]) == 2 + 2 + 2  # two words of the text, the unknown one, the place beyond the ends, two new words
+    assert seen[1] is model.tables_.inputs
 
 
 def test_it_learns_what_a_context_expects() -> None:
@@ -236,7 +331,8 @@ def test_saving(tmp_path: Path) -> None:
     model = fitted()
     model.save(tmp_path / "m")
     again = load(tmp_path / "m")
-    for a, b in zip(model.transform(sentences(5, 4)), again.transform(sentences(5, 4)), strict=True):
+    X = [*sentences(5, 4), ["a", "zebra", "stones"]]
+    for a, b in zip(model.transform(X), again.transform(X), strict=True):
         assert_array_equal(a, b)
 
 

@@ -76,13 +76,13 @@ def pair_of(problem: Problem) -> Iterator[tuple[int, int, int]]:
 @pytest.mark.parametrize("seed", range(5))
 def test_groups_are_those_found_by_comparison(seed: int, valued: bool) -> None:
     problem = with_groups(seed, valued)
-    few, groups = joined(problem), groups_by_comparison(problem)
-    assert len(few.problem.pairs.start) - 1 == len(set(groups.values())) < len(groups)
+    (fewer, few), groups = joined(problem), groups_by_comparison(problem)
+    assert len(fewer.pairs.start) - 1 == len(set(groups.values())) < len(groups)
     together: dict[tuple[int, int], set[int]] = defaultdict(set)
     for p, a, k in pair_of(problem):
         together[(int(few.pair[p]), k)].add(a)
         assert few.share[p] == pytest.approx(len(groups[a]) ** -0.5)
-        assert few.problem.pairs.label[few.pair[p]] == k
+        assert fewer.pairs.label[few.pair[p]] == k
     assert set(map(frozenset, together.values())) == {frozenset(g) for g in groups.values() if g[0] in _seen(problem)}
 
 
@@ -95,11 +95,11 @@ def _seen(problem: Problem) -> set[int]:
 def test_the_objective_is_that_of_the_whole_problem(seed: int, valued: bool) -> None:
     """And so is its gradient: that of a joined weight is √m times that of each of its attributes."""
     problem = with_groups(seed, valued)
-    few = joined(problem)
-    flat = np.random.default_rng(seed).normal(size=few.problem.n_weights())
-    n_few, n_pairs = len(few.problem.pairs.label), len(problem.pairs.label)
-    flat[:n_few] *= few.problem.pairs.free
-    value, gradient = smooth_objective(few.problem, Penalty(0.0, L2, None), 1, flat)
+    fewer, few = joined(problem)
+    flat = np.random.default_rng(seed).normal(size=fewer.n_weights())
+    n_few, n_pairs = few.n_pairs, len(problem.pairs.label)
+    flat[:n_few] *= fewer.pairs.free
+    value, gradient = smooth_objective(fewer, Penalty(0.0, L2, None), 1, flat)
     expected, whole = smooth_objective(problem, Penalty(0.0, L2, None), 1, few.expanded(flat))
     assert value == pytest.approx(expected, rel=1e-6)
     np.testing.assert_allclose(gradient[n_few:], whole[n_pairs:], atol=2e-5)
@@ -124,9 +124,9 @@ def test_the_steps_are_those_of_the_whole_problem(valued: bool, monkeypatch: pyt
     assert np.abs(found[-1].params).max() > 0.1
 
 
-def _not_joined(problem: Problem) -> Joined:
+def _not_joined(problem: Problem) -> tuple[Problem, Joined]:
     n = len(problem.pairs.label)
-    return Joined(problem, np.arange(n), np.ones(n))
+    return problem, Joined(n, np.arange(n), np.ones(n))
 
 
 def test_a_fit_begun_before_attributes_were_joined_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +151,7 @@ def test_nothing_is_joined_where_weights_of_a_group_may_differ(
 ) -> None:
     problem = with_groups(9, valued=False)
 
-    def refuse(_: Problem) -> Joined:
+    def refuse(_: Problem) -> tuple[Problem, Joined]:
         raise AssertionError("joined")
 
     monkeypatch.setattr(training, "joined", refuse)

@@ -110,6 +110,27 @@ def test_batches_threads_and_repetition_change_nothing(monkeypatch: pytest.Monke
     assert tagger.predict(NEW) == together
 
 
+def test_many_batches_choose_the_threshold_of_one(tagger: CRFTagger, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = labelled(200, 1)
+    chosen = tagger.tune_spans(X, y).span_threshold_
+    assert chosen is not None and 0.2 < chosen < 0.5
+    monkeypatch.setattr("undertow.results.tagging.crf.PREDICT_TOKENS", 50)
+    assert tagger.tune_spans(X, y).span_threshold_ == chosen
+
+
+def test_scores_beyond_all_numbers_are_refused() -> None:
+    X, y = labelled(30, 0)
+    tagger = CRFTagger(n_iter=5).fit(X, y, extra=[[{"size": 1.0}] * 4] * 30)
+    tagger.weights_ = tagger.weights_._replace(sparse=100 * tagger.weights_.sparse)
+    large = [[{"size": 1e38}] * 4]
+    for threshold in (None, 0.3):
+        tagger.span_threshold_ = threshold
+        for ask in (tagger.predict, tagger.predict_spans, tagger.predict_proba, tagger.predict_nbest):
+            with pytest.raises(InputError, match="numbers of the features are too large") as e:
+                ask(X[:1], extra=large)
+            assert is_one_sentence(str(e.value))
+
+
 def test_everything_else_that_a_tagger_gives_stays(tagger: CRFTagger) -> None:
     X, y = labelled(20, 2)
     before = tagger.predict_proba(X), tagger.predict_nbest(X, 2), tagger.predict_spans(X)
@@ -190,6 +211,17 @@ def test_few_spans_choose_none(n: int, chooses: bool) -> None:
     tagger = Tagger(None, n_iter=10).fit(*labelled(60, 0), validation=other)
     assert (tagger.span_threshold_ is not None) == chooses
     assert chooses or tagger.held_out_ == tagger.crf_.evaluate(*other)
+
+
+def test_a_tag_that_marks_no_span_counts_wherever_it_stands() -> None:
+    """It is one of the held-out sentences or one of the others: either way there are no spans."""
+    for at in (5, 6):  # of ten sentences `split` holds the sixth out
+        X, y = labelled(800, 0)
+        y[at] = ["_", *y[at][1:]]
+        tagger = Tagger(None, n_iter=3).fit(X, y)
+        assert tagger.scheme_ is None and tagger.span_threshold_ is None
+        assert tagger.held_out_ is not None and tagger.held_out_.spans is None
+        assert tagger.held_out_.tokens["all"].total == 320 and len(tagger.predict(X[:1])[0]) == 4
 
 
 def test_each_half_is_scored_with_the_threshold_of_the_other() -> None:

@@ -41,8 +41,8 @@ def command(
 
     Writes one line per token, word TAB tag, and a blank line after each sentence. With --spans, a line has the number
     of the sentence, from 1; the span's first token, from 0, and the token after its last; its type, its probability
-    and its words. Running text is tokenized like the
-    training text of the tagger's model, but keeps case and numbers; CoNLL and TSV files keep their tokens.
+    and its words. Running text is tokenized like the training text of the tagger's model, but keeps case and numbers;
+    CoNLL and TSV files keep their tokens.
     """
     if out == "-" and as_json:
         raise click.UsageError("The tags and the --json report cannot both go to standard output: give a file with -o.")
@@ -103,7 +103,7 @@ def span_lines(tagger: Any, sentences: list[list[str]], least: float, first: int
     if not hasattr(tagger, "predict_spans"):
         raise InputError("--spans needs a CRF, and a local tagger tags each token by itself: use --probabilities.")
     return [
-        f"{number}\t{span.start}\t{span.end}\t{span.type}\t{p:.4f}\t{' '.join(words[span.start : span.end])}\n"
+        f"{number}\t{span.start}\t{span.end}\t{span.type}\t{p:.4g}\t{' '.join(words[span.start : span.end])}\n"
         for number, (words, found) in enumerate(
             zip(sentences, tagger.predict_spans(sentences, least), strict=True), first
         )

@@ -41,6 +41,7 @@ from undertow.models.fitting import (
     CheckpointSource,
     open_checkpoint,
     run_iterations,
+    run_last_step,
 )
 from undertow.models.letters import LetterVectors, learn_letters, smoothed
 from undertow.questions.evidence import GAP_SIGN, as_evidence
@@ -99,7 +100,8 @@ class ContextVectors(Estimator):
     tables_ : WordTables
         The vectors of each word: as a neighbor, with what its letters say, and as the word that is predicted.
     letters_ : LetterVectors or None
-        What letters say about the vector of a neighbor.
+        What letters say about the vector of a neighbor; None if `letters` is False, or if Ctrl-C came while that was
+        learned.
     history_ : list of float
         The mean log-probability of a word among those drawn, after each part of a pass.
     vocabulary_ : Vocabulary
@@ -214,11 +216,19 @@ class ContextVectors(Estimator):
                 callbacks=self.callbacks,
                 checkpoint=at,
             )
-            self.vocabulary_, self.tokenizer_ = corpus.vocabulary, corpus.manifest.get("tokenizer")
-            self.history_ = result.history
-            (self.network_, self.tables_), self.letters_ = result.params, None
+            network, tables = result.params
+            read: tuple[WordTables, LetterVectors | None] = tables, None
             if self.letters:
-                self.tables_, self.letters_ = _with_letters(self.tables_, corpus.vocabulary, casing)
+                read = run_last_step(
+                    lambda: _with_letters(tables, corpus.vocabulary, casing),
+                    result._replace(interrupted=False),  # it takes seconds: letters are learned after Ctrl-C too
+                    default=read,
+                    unit="part",
+                )
+                at.interrupted |= read[1] is None
+        self.vocabulary_, self.tokenizer_ = corpus.vocabulary, corpus.manifest.get("tokenizer")
+        self.network_, (self.tables_, self.letters_) = network, read
+        self.history_ = result.history
         self._casing = casing
         self._derive()
         return self
@@ -397,15 +407,16 @@ class ContextVectors(Estimator):
         sentences = encode_sentences(self.vocabulary_, X)
         bounds = np.cumsum([0, *map(len, sentences)])
         ids = self._casing[np.concatenate([np.zeros(0, dtype=np.uint32), *sentences])]
-        vectors, read, V = self.tables_.inputs, ids, len(self.vocabulary_)
+        vectors, read, beyond = self.tables_.inputs, ids, len(self.vocabulary_)
         if self.letters_ is not None:
             at, words = _unseen(self.vocabulary_, X, ids)
-            place = {word: V + 1 + i for i, word in enumerate(dict.fromkeys(words))}
-            if place:
-                read = ids.copy()
-                read[at] = [place[word] for word in words]
+            place = {word: i for i, word in enumerate(dict.fromkeys(words))}
+            if place:  # rows of the text's words alone: a table of all words is not copied for a few new ones
+                known, read = np.unique(np.append(ids, beyond), return_inverse=True)
+                vectors, beyond, read = vectors[known], len(known) - 1, read[:-1]
+                read[at] = [len(known) + place[word] for word in words]
                 vectors = np.concatenate([vectors, self.letters_.of(list(place))])
-        return _Text(padded(read, bounds, self.window, V), ids, bounds, vectors)
+        return _Text(padded(read, bounds, self.window, beyond), ids, bounds, vectors)
 
     def _queries(self, text: _Text) -> Iterator[tuple[int, F32]]:
         """What is expected at the tokens, some at a time, and the number of the first; one part at least."""
@@ -425,7 +436,7 @@ class ContextVectors(Estimator):
             "around": (2 * W * d, k), "around_bias": (k,), "middle": (k, k), "middle_bias": (k,), "query": (2 * k, d),
             "inputs": (V + 1, d), "outputs": (V, d), "bias": (V,),
         }  # fmt: skip
-        if state.params["letters"]:
+        if state.fitted["letters"]:
             shapes |= {"letter_slopes": (N_PLACES, d), "letter_mean": (d,)}
         return {name: TensorSpec("float32", shape) for name, shape in shapes.items()}
 
@@ -434,7 +445,13 @@ class ContextVectors(Estimator):
         return self.network_._asdict() | self.tables_._asdict() | letters
 
     def _fitted_scalars(self) -> dict[str, Any]:
-        return {"tokenizer": self.tokenizer_}
+        return {"tokenizer": self.tokenizer_, "letters": self.letters_ is not None}
+
+    @classmethod
+    def _upgrade(cls, state: SavedState) -> SavedState:
+        before = super()._upgrade(state)
+        # earlier versions had none, and then those that the parameter named
+        return before._replace(fitted={"letters": before.params["letters"], **before.fitted})
 
     @classmethod
     def _check_values(cls, tensors: Mapping[str, NDArray[Any]], state: SavedState) -> None:
@@ -446,7 +463,7 @@ class ContextVectors(Estimator):
         self.network_ = ContextNetwork(*(tensors[name] for name in ContextNetwork._fields))
         self.tables_ = WordTables(*(tensors[name] for name in WordTables._fields))
         self.letters_ = None
-        if state.params["letters"]:
+        if state.fitted["letters"]:
             self.letters_ = LetterVectors(tensors["letter_slopes"], tensors["letter_mean"])
         self.tokenizer_ = state.fitted["tokenizer"]
         self._casing = usual_casings(self.vocabulary_)
@@ -456,9 +473,8 @@ class ContextVectors(Estimator):
 def _with_letters(tables: WordTables, vocabulary: Vocabulary, casing: I64) -> tuple[WordTables, LetterVectors]:
     """What letters say about the vectors of neighbors, and the tables with what they say about the text's own words."""
     counts: F64 = np.bincount(casing, weights=vocabulary.counts, minlength=len(casing)).astype(np.float64)
-    stands_for_itself = casing == np.arange(len(casing))
-    stands_for_itself[: vocabulary.n_special] = False
-    own = np.flatnonzero(stands_for_itself & (counts > 0))
+    counts[: vocabulary.n_special] = 0
+    own = np.flatnonzero(counts)  # words that are read in another casing have none
     own = own[np.array([has_letter(vocabulary.words[i]) for i in own.tolist()], dtype=np.bool_)]
     words = [vocabulary.words[i] for i in own.tolist()]
     letters = learn_letters(words, tables.inputs[own], counts[own])
@@ -483,7 +499,7 @@ class _Text(NamedTuple):
     windows: Windows  # of numbers of rows of `vectors`: words, the place beyond the ends, words by their letters
     words: I64  # (tokens,) ids in the vocabulary
     bounds: I64  # where each sentence begins
-    vectors: F32  # (V + 1 + new words, d)
+    vectors: F32  # (rows, d) of all words, or of those that the text has
 
 
 def _unseen(vocabulary: Vocabulary, X: Any, ids: I64) -> tuple[I64, list[str]]:

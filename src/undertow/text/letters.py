@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from zlib import crc32
 
@@ -25,12 +26,11 @@ def letter_runs(words: Sequence[str]) -> csr_array:
     csr_array (n_words, N_PLACES), float32
         The runs of a word count alike, with squares that sum to one; where two runs share a place they count as one.
     """
-    columns: list[int] = []
-    bounds = [0]
+    columns, bounds = array("i"), [0]  # not a list: of a large vocabulary that would be gigabytes
     for word in words:
         whole = f"<{word.lower()}>"
         runs = {whole[i : i + n] for n in range(SHORTEST, LONGEST + 1) for i in range(len(whole) - n + 1)}
-        columns += sorted({crc32(run.encode("utf-8", "surrogatepass")) % N_PLACES for run in runs})
+        columns.extend(sorted({crc32(run.encode("utf-8", "surrogatepass")) % N_PLACES for run in runs}))
         bounds.append(len(columns))
     lengths = np.diff(bounds)
     values = np.repeat(1 / np.sqrt(np.maximum(lengths, 1)), lengths).astype(np.float32)

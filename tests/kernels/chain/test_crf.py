@@ -72,6 +72,21 @@ def test_listed_pairs_give_the_same_loss_and_gradient(seed: int) -> None:
         assert listed.listed is not None and listed.listed.row[-1] == len(listed.listed.pair) > 0
 
 
+def test_listed_pairs_are_those_of_the_tokens_in_every_chunk_and_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = random_problem(2, (20, 0, 15, 5, 9, 12), K=9, A=40)
+    flat, listed = random_weights(problem), crf.with_listed_pairs(problem)
+    assert listed.listed is not None and min(len(listed.listed.pair), len(listed.tokens.attribute)) > 20
+    loss, gradient = crf.loss_and_gradient(problem, flat)
+    monkeypatch.setattr(crf, "CHUNK_TOKENS", 10)
+    monkeypatch.setattr(crf, "SHARD_TOKENS", 20)
+    found = crf.loss_and_gradient(listed, flat)
+    np.testing.assert_allclose(found[0], loss, rtol=1e-6)
+    np.testing.assert_allclose(found[1], gradient, rtol=1e-4, atol=1e-5)
+    threads = crf.loss_and_gradient(listed, flat, 2)
+    assert threads[0] == found[0]
+    np.testing.assert_array_equal(threads[1], found[1])
+
+
 def test_pairs_are_those_that_occur() -> None:
     problem = random_problem(5, (9, 9, 9, 9), K=70, A=5)
     tokens, pairs = problem.tokens, problem.pairs

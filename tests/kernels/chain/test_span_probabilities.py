@@ -63,6 +63,28 @@ def test_less_probable_spans_are_left_out_and_the_others_are_as_they_were() -> N
     assert 0 < len(probable) < len(every)
 
 
+def test_long_sentences_and_large_scores_lose_no_precision() -> None:
+    """What all labels of a token have alike says nothing, however much it sums to over a long sentence."""
+    rng, tags, n = np.random.default_rng(8), TAGS["iob2"], 4000
+    scores, transition = rng.normal(size=(n, 5)), rng.normal(size=(5, 5))
+    scores = np.round(scores * 64) / 64  # so that adding a large number is exact
+    bounds = np.array([0, n])
+    expected, _ = found_spans(scores, bounds, transition, tags, 0.01)
+    found, _ = found_spans(scores + 2.0**24, bounds, transition, tags, 0.01)
+    assert found == pytest.approx(expected, rel=1e-6) and len(found) > n / 2
+    assert sum(p for span, p in expected.items() if span.start <= n // 2 < span.end) < 1
+
+
+def test_spans_that_gain_nothing_are_left_out_and_of_equal_sums_the_first_is_taken() -> None:
+    start, end, bounds = np.array([0, 0, 1]), np.array([1, 2, 2]), np.array([0, 2])
+    for gain, expected in (
+        ([0.0, -0.5, 0.0], [False, False, False]),
+        ([0.25, 0.5, 0.25], [False, True, False]),
+        ([0.25, 0.25, 0.0], [True, False, False]),
+    ):
+        assert best_spans(start, end, np.array(gain), bounds).tolist() == expected
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10_000), st.floats(0.05, 0.6))
 def test_the_best_set_is_that_of_all_sets(seed: int, least: float) -> None:

@@ -154,28 +154,53 @@ def _list_pairs(seen: Any, full: Any, start: Any, n_labels: int, label: Any, fre
 
 def with_listed_pairs(problem: Problem) -> Problem:
     """The same problem with the same weights, in which attributes that are not full are listed pair by pair."""
-    tokens, pairs = problem.tokens, problem.pairs
-    width = np.diff(pairs.start)[tokens.attribute]
-    few = width < problem.n_labels
-    if problem.listed is not None or not few.any():
+    if problem.listed is not None:
         return problem
-    own_width, value = width[few], tokens.value
-    listed_before = np.concatenate(([0], np.cumsum(few)))  # entries
-    pairs_before = np.concatenate(([0], np.cumsum(own_width)))  # of each listed entry
-    first = np.repeat(pairs.start[tokens.attribute[few]] - pairs_before[:-1], own_width)
-    pair = (first + np.arange(pairs_before[-1])).astype(np.int32)
-    listed = Listed(
-        pairs_before[listed_before[tokens.row]],
-        pair,
-        pairs.label[pair],
-        np.repeat(value[few], own_width) if len(value) else value,
-    )
-    rest = tokens._replace(
-        row=tokens.row - listed_before[tokens.row],
-        attribute=tokens.attribute[~few],
-        value=value[~few] if len(value) else value,
-    )
-    return problem._replace(tokens=rest, listed=listed)
+    tokens, pairs, K = problem.tokens, problem.pairs, problem.n_labels
+    row, rest_row = np.zeros((2, len(tokens.row)), dtype=np.int64)
+    _count_listed(tokens.row, tokens.attribute, pairs.start, K, row, rest_row)
+    if not row[-1]:
+        return problem
+    pair, label = np.empty((2, row[-1]), dtype=np.int32)
+    attribute = np.empty(rest_row[-1], dtype=np.int32)
+    has_value = len(tokens.value) > 0
+    value, rest_value = (np.empty(n if has_value else 0, dtype=np.float32) for n in (row[-1], rest_row[-1]))
+    _list_entries(tokens.row, tokens.attribute, tokens.value, *pairs[:2], K, pair, label, value, attribute, rest_value)
+    rest = tokens._replace(row=rest_row, attribute=attribute, value=rest_value)
+    return problem._replace(tokens=rest, listed=Listed(row, pair, label, value))
+
+
+@njit(cache=True, nogil=True)
+def _count_listed(row: Any, attribute: Any, start: Any, n_labels: int, listed: Any, rest: Any) -> None:
+    """Where the listed pairs of each token begin, and its entries of full attributes."""
+    for t in range(len(row) - 1):
+        n, n_rest = 0, 0
+        for i in range(row[t], row[t + 1]):
+            width = start[attribute[i] + 1] - start[attribute[i]]
+            n += width if width < n_labels else 0
+            n_rest += width == n_labels
+        listed[t + 1], rest[t + 1] = listed[t] + n, rest[t] + n_rest
+
+
+@njit(cache=True, nogil=True)
+def _list_entries(
+    row: Any, attribute: Any, value: Any, start: Any, label: Any, n_labels: int,
+    pair: Any, pair_label: Any, pair_value: Any, rest: Any, rest_value: Any,
+) -> None:  # fmt: skip
+    n, n_rest, has_value = 0, 0, len(value) > 0
+    for i in range(row[-1]):
+        first, last = start[attribute[i]], start[attribute[i] + 1]
+        if last - first == n_labels:
+            rest[n_rest] = attribute[i]
+            if has_value:
+                rest_value[n_rest] = value[i]
+            n_rest += 1
+        else:
+            for p in range(first, last):
+                pair[n], pair_label[n] = p, label[p]
+                if has_value:
+                    pair_value[n] = value[i]
+                n += 1
 
 
 # --- scores ---------------------------------------------------------------------------------------------

@@ -72,6 +72,7 @@ def _all_spans(scores: Any, bounds: Any, transition: Any, goes_on: Any, kinds: A
         longest = max(longest, bounds[s + 1] - bounds[s])
     ahead = np.empty((longest, K))  # log of what follows a label, up to a constant of the token
     follow, gamma, gamma_next, begun = np.empty((K, K)), np.empty(K), np.empty(K), np.empty(K)
+    ends, n_kinds = np.ones(K), kinds.max() + 1
     for s in range(len(bounds) - 1):
         low, high = bounds[s], bounds[s + 1]
         if high == low:
@@ -99,22 +100,24 @@ def _all_spans(scores: Any, bounds: Any, transition: Any, goes_on: Any, kinds: A
                 gamma_next[:] = 0.0
                 begun[:] = 0.0
                 for j in range(K):
+                    stays = 0.0
                     for k in range(K):
                         gamma_next[k] += gamma[j] * follow[j, k]
-                        if not goes_on[j, k]:
+                        if goes_on[j, k]:
+                            stays += follow[j, k]
+                        else:
                             begun[k] += gamma[j] * follow[j, k]
+                    ends[j] = 1.0 - stays
+            else:
+                ends[:] = 1.0
             n_open = 0
             for i in range(len(open_start)):
                 mass = open_mass[i]
-                for type_ in range(kinds.max() + 1):
+                for type_ in range(n_kinds):
                     ended = 0.0
                     for j in range(K):
-                        if kinds[j] == type_ and mass[j] > 0.0:
-                            stays = 0.0
-                            if not last:
-                                for k in range(K):
-                                    stays += follow[j, k] if goes_on[j, k] else 0.0
-                            ended += mass[j] * (1.0 - stays)
+                        if kinds[j] == type_:
+                            ended += mass[j] * ends[j]
                     if ended >= least:
                         if n == capacity:
                             start, end, kind = _longer(start), _longer(end), _longer(kind)
@@ -162,7 +165,7 @@ def _look_ahead(scores: Any, transition: Any, ahead: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _followers(gamma: Any, after: Any, transition: Any, out: Any) -> None:
-    """Rows P(k at t + 1 | j at t) of the labels j that are possible at t; the others are left as they are."""
+    """P(k at t + 1 | j at t) for the labels j that are possible at t; 0 for the others."""
     for j in range(len(out)):
         if gamma[j] > 0.0:
             _normalized(transition[j] + after, out[j])

@@ -561,7 +561,8 @@ class CRFTagger(BaseTagger):
         self._check_fitted()
         if self.scheme_ is None:
             raise InputError(
-                "The tags of this tagger mark no spans: predict_proba gives the probabilities of its tags."
+                "The tags of this tagger mark no spans: predict_proba gives the probabilities of its tags (on the "
+                "command line: --probabilities)."
             )
         Number(1e-6, 1).check("predict_spans", "least", least)
         chain = self._span_chain()
@@ -643,6 +644,8 @@ class CRFTagger(BaseTagger):
                 scores = kernel.all_scores(tokens, self.weights_, count_workers(self.n_jobs))
                 if self.network_ is not None and len(scores):
                     scores += self._network_scores(self.network_, tokens)
+                if not np.isfinite(scores).all():
+                    raise InputError("CRFTagger: a score is not finite: the numbers of the features are too large.")
                 yield tokens.bounds, scores
 
     def _network_scores(self, network: TokenNetwork, tokens: kernel.Tokens) -> F32:

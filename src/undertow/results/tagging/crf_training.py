@@ -82,11 +82,10 @@ def lbfgs(
     """Iterations of L-BFGS; if the start is optimal, one that says so."""
     few: Joined | None = None
     if penalty.l1 == 0 and penalty.centre is None and not start.any():
-        few = joined(problem)
-        if resume_from is not None and len(resume_from[0].x) != few.problem.n_weights():
-            few = None  # it began before attributes were joined
-    if few is not None:
-        problem, start = few.problem, np.zeros(few.problem.n_weights())
+        fewer, groups = joined(problem)
+        if resume_from is None or len(resume_from[0].x) == fewer.n_weights():  # else it began before they were joined
+            problem, few, start = fewer, groups, np.zeros(fewer.n_weights())
+        del fewer
     function = partial(smooth_objective, with_listed_pairs(problem), penalty, n_threads)
     if resume_from is not None:
         begin, values = resume_from

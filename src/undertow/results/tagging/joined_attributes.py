@@ -22,19 +22,18 @@ from undertow.kernels.types import F64, I64
 
 
 class Joined(NamedTuple):
-    """A problem in which attributes that always occur together are one, and how to get back."""
+    """How to get back from a problem in which attributes that always occur together are one."""
 
-    problem: Problem
+    n_pairs: int  # of the joined problem
     pair: I64  # (P,) the joined pair of each pair of the whole problem
     share: F64  # (P,) 1/√m
 
     def expanded(self, flat: F64) -> F64:
         """The weights of the whole problem."""
-        n_pairs = len(self.problem.pairs.label)
-        return np.concatenate([flat[self.pair] * self.share, flat[n_pairs:]])
+        return np.concatenate([flat[self.pair] * self.share, flat[self.n_pairs :]])
 
 
-def joined(problem: Problem) -> Joined:
+def joined(problem: Problem) -> tuple[Problem, Joined]:
     """The problem with one attribute for each group of those that occur at the same tokens with the same values.
 
     Groups are told apart by 128 bits of a hash of all that an attribute occurs with.
@@ -61,15 +60,24 @@ def joined(problem: Problem) -> Joined:
     kept_pairs = stays[of_pair]
     few = Pairs(start, pairs.label[kept_pairs], pairs.free[kept_pairs])
     kept = stays[tokens.attribute]
-    before = np.concatenate(([0], np.cumsum(kept)))
+    row = np.zeros_like(tokens.row)
+    _count_kept(tokens.row, kept, row)
     attribute = tokens.attribute[kept]
-    value = root[attribute].astype(np.float32)
+    value = root.astype(np.float32)[attribute]
     if len(tokens.value):
         value *= tokens.value[kept]
-    fewer = tokens._replace(
-        row=before[tokens.row].astype(np.int64), attribute=joined_as[attribute].astype(np.int32), value=value
-    )
-    return Joined(problem._replace(tokens=fewer, pairs=few), pair, 1 / root[of_pair])
+    fewer = tokens._replace(row=row, attribute=joined_as.astype(np.int32)[attribute], value=value)
+    return problem._replace(tokens=fewer, pairs=few), Joined(len(few.label), pair, 1 / root[of_pair])
+
+
+@njit(cache=True, nogil=True)
+def _count_kept(row: Any, kept: Any, out: Any) -> None:
+    """Equivalent to `out[1:] = [kept[:i].sum() for i in row[1:]]`."""
+    for t in range(len(row) - 1):
+        n = 0
+        for i in range(row[t], row[t + 1]):
+            n += kept[i]
+        out[t + 1] = out[t] + n
 
 
 @njit(cache=True, nogil=True)

@@ -103,7 +103,7 @@ class Tagger(BaseTagger):
         Where a `span_threshold_` was chosen, each half is tagged with the one that the other half chose.
     span_threshold_ : float or None
         That of `crf_`, as held-out sentences chose it by the F1 of spans: a span is worth taking if its probability is
-        at least half of the F1. None if the tags mark no spans, or fewer than 60 were held out.
+        at least half of the F1. None if the tags mark no spans, or the held-out sentences have fewer than 60.
     crf_ : CRFTagger
         The trained CRF.
     labels_ : list of str
@@ -296,6 +296,8 @@ class Tagger(BaseTagger):
             LOGGER.info("training the CRF on %d sentences, to be evaluated on %d others", len(train[0]), len(test[0]))
             with interrupts_raise():
                 crf = self._crf(features, seed, watch, "validation").fit(*train, checkpoint=kept.checkpoint)
+            if scheme_of(labelled[1]) is None:
+                crf.scheme_ = None  # a tag of the others marks none: the tagger of all will know no spans
             watch.finish("validation")
             report, threshold = _measured(crf, *test)
             return {"report": report.as_dict(), "span_threshold": threshold}
