@@ -147,6 +147,22 @@ def test_what_float32_cannot_hold_is_done_in_float64():
     assert np.isfinite(found.gamma).all() and np.isfinite(found.pairs).all()
 
 
+def test_backward_messages_beyond_float32_are_done_in_float64():
+    """What follows may be sure of states that what came before all but rules out: β alone leaves float32's range."""
+    M, K, V = 2, 3, 6
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        transition = np.full((M, K, K), 1e-8)
+        transition[np.arange(M)[:, None], np.arange(K), rng.integers(K, size=(M, K))] = 1.0
+        transition /= transition.sum(axis=-1, keepdims=True)
+        theta = bounded(rng.choice([-30.0, 0.0, 10.0], size=(V, M, K)))
+        params = FactorialParams(np.array([[1.0, 1e-8, 1e-8]] * M) / (1 + 2e-8), transition, theta)
+        text = rng.integers(0, V, 200), np.array([0, 50, 120, 200]), np.zeros(200, dtype=bool)
+        found, truth = exact(params, text), exact(params, text, dtype=np.float64)
+        for name in ("gamma", "visits", "first", "pairs"):
+            assert_allclose(getattr(found, name), getattr(truth, name), rtol=0, atol=1e-3, err_msg=name)
+
+
 def test_one_layer_is_a_hidden_markov_model():
     params = model(1, 4, 9)
     ids, offsets, missing = some_text(9)

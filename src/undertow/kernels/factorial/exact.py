@@ -362,7 +362,7 @@ def exact_posterior(
     """Exact posteriors and expected counts of sentences (flat ids, offsets), some of whose tokens may be missing.
 
     Computes in `dtype` with float64 sums; a group of sentences in which the probability of a step comes near the end
-    of float32's range is computed again in float64. Without `backward` only the log-probabilities are computed.
+    of float32's range, or a backward message passes it, is computed again in float64. Without `backward` only the log-probabilities are computed.
     """
     M, K = params.initial.shape
     lengths = np.diff(offsets)
@@ -398,7 +398,8 @@ def exact_posterior(
                 backward,
                 memory,
             )
-            if least > TINY[precision] or precision == np.float64:
+            # β of a state that the past all but rules out can pass float32's range too; α · β is then not finite
+            if precision == np.float64 or (least > TINY[precision] and np.isfinite(part.visits).all()):
                 break
         out.log_likelihood[group] += part.log_likelihood[: len(group)]
         for name in ("visits", "first", "pairs"):
