@@ -362,7 +362,8 @@ def exact_posterior(
     """Exact posteriors and expected counts of sentences (flat ids, offsets), some of whose tokens may be missing.
 
     Computes in `dtype` with float64 sums; a group of sentences in which the probability of a step comes near the end
-    of float32's range, or a backward message passes it, is computed again in float64. Without `backward` only the log-probabilities are computed.
+    of float32's range, or a backward message passes it, is computed again in float64. Without `backward` only the
+    log-probabilities are computed.
     """
     M, K = params.initial.shape
     lengths = np.diff(offsets)
