@@ -206,6 +206,14 @@ def test_online_em_learns_from_batches(corpus, how):
     assert online.score(corpus) > once.score(corpus) and online.history_[-1] > online.history_[0]
 
 
+def test_a_fit_that_has_left_the_numbers_ends_in_a_sentence(corpus):
+    broken = start(2, 3, V=len(corpus.vocabulary))
+    broken.transition[0, 0] = np.nan
+    how = EMSettings(InferenceSettings(True), 2, 300, 0.5, 1)
+    with pytest.raises(InputError, match=r"no finite probability .* another random_state"):
+        list(passes(corpus, broken, how, np.random.default_rng(0), None))
+
+
 def test_batches_are_kept_and_replaced(corpus, monkeypatch):
     """After every batch was read, the counts are those of a text whose batches were read one after the other."""
     monkeypatch.setattr("undertow.models.factorial.em.SHARD_TOKENS", 100)

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from undertow.engine import Engine, map_reduce
+from undertow.errors import InputError
 from undertow.kernels.factorial.words import (
     FactorialParams,
     FactorialStats,
@@ -95,6 +96,11 @@ def passes(
         for b, batch in enumerate(batches):
             inference = FactorialInference(params, settings.inference)
             stats = map_reduce(inference, _read_shards(corpus, batch), FactorialStats.plus, engine=engine)
+            if not np.isfinite(stats.log_likelihood):
+                raise InputError(
+                    "The text has no finite probability under the current parameters, so EM cannot continue: use "
+                    "smoothing above 0, or another random_state."
+                )
             total += stats.log_likelihood
             if text_stats is not None:
                 stats = text_stats.replace(b, stats)
