@@ -21,10 +21,12 @@ from undertow.constraints import Contains
 from undertow.errors import FormatError, InputError
 from undertow.kernels.factorial.words import FactorialParams, bounded, emission, expected_words, log_normalizer
 from undertow.models.base import CostWarning
-from undertow.models.factorial.em import m_step, word_shares
+from undertow.models.factorial.em import m_step, smoothed, word_shares
 from undertow.models.factorial.init import subspace_clusters, with_new_words
 from undertow.models.factorial.params import FactorialInference, InferenceSettings
 from undertow.models.factorial.queries import filtered_joint
+from undertow.results.tagging import CRFTagger, Posteriors, States
+from undertow.results.tagging.sources import as_representation
 
 BOUNDS = ("tilted", "jensen", "mean_field")
 SIZES = [(3, 2), (1, 3), (2, 1, 4)]
@@ -90,6 +92,8 @@ def test_smoothed_em_never_lowers_the_penalised_likelihood() -> None:
         values.append(stats.log_likelihood + smoothing / 6 * np.log(flat_hmm(*params)[2]).sum())
         params = m_step(stats, params, smoothing=smoothing, n_passes=1)
     assert np.diff(values).min() > -1e-3 and values[-1] > values[0] + 5
+    words, visits = smoothed(np.zeros((12, 2, 3)), np.zeros(6), smoothing, (3, 2))
+    assert_allclose([words[:, 0].sum(), words[:, 1, :2].sum(), visits.sum()], 12 * smoothing, rtol=1e-12)
 
 
 def test_expected_words_by_finite_differences() -> None:
@@ -317,6 +321,20 @@ def test_words_of_states(model: FactorialHMM) -> None:
         with pytest.raises(InputError, match=part) as e:
             model.top_words(layer, state)
         assert is_one_sentence(str(e.value))
+
+
+def test_features_of_taggers(model: FactorialHMM, tmp_path: Any) -> None:
+    for source in (model, States(model)):
+        tags = [[w[0] for w in s] for s in SENTENCES]
+        tagger = CRFTagger([source], n_iter=3).fit(SENTENCES, tags)
+        tagger.save(tmp_path / "t", overwrite=True)
+        assert load(tmp_path / "t").predict(OTHER_SENTENCES) == tagger.predict(OTHER_SENTENCES)
+    read = as_representation(model)
+    assert isinstance(read, Posteriors)
+    rows, gamma = read.vectors([SENTENCES[0]])[0], model.posterior([SENTENCES[0]])[0]
+    assert_array_equal(rows, gamma.reshape(len(gamma), 6))
+    # features carry the place of a state, and one that a layer lacks is in none
+    assert all(name != "5" for token in read.features(SENTENCES)[0] for name in token)
 
 
 # --- saving, and what is refused --------------------------------------------------------------------------
