@@ -46,7 +46,7 @@ from data import (
 from pages import words_from, write_page
 from representations import Learned, clusters, kept, key_of, lds, word2vec
 from scoring import Row, Rows, groups, mcnemar, processor_seconds, right, shown_p, spread
-from source_key import work_of
+from source_key import TAGGERS, work_of
 from undertow import HMM, Corpus, FactorialHMM
 from undertow.results.tagging import CRFTagger, Paths, Posteriors, States, Vectors
 from undertow.text.tokenizer import Tokenizer
@@ -157,7 +157,7 @@ class Models:
         return f"{name.replace('/', '-').replace(' ', '-')}-{passes}-{SMOOTHING}-{key_of(self.data.text)}"
 
     def is_kept(self, name: str) -> bool:
-        return (work_of(self.work, __file__) / f"{self.key(name)}.json").exists()
+        return (work_of(self.work, __file__, without=TAGGERS) / f"{self.key(name)}.json").exists()  # as `kept` has it
 
     def machine(self, kind: str, seed: int) -> Any:
         """FHMM-M-K (and `FHMM-M-K lds`, `FHMM-M-K long`), FHMM-K_1+K_2 or HMM-Z, not fitted."""
@@ -239,12 +239,18 @@ MUCH_FEATURES: dict[str, Callable[[Models, int], list[Any]]] = {
     **{name: FEATURES[name] for name in ("POST-HMM-60", "POST-3-10", "POST-2-30")},
 }
 SIZES_FEATURES: dict[str, Callable[[Models, int], list[Any]]] = {
-    **{name: FEATURES[name] for name in ("lexical", "POST-HMM-30", "POST-HMM-60", "POST-2-30")},
+    **{name: FEATURES[name] for name in ("POST-HMM-30", "POST-HMM-60", "POST-2-30")},
     "POST-60+15": lambda m, i: [Posteriors(m(f"FHMM-60+15/{i}"), **READ)],
     "POST-90+10": lambda m, i: [Posteriors(m(f"FHMM-90+10/{i}"), **READ)],
     "POST-2-30 + pairs": lambda m, i: [*FEATURES["POST-2-30"](m, i), States(pairs_of(m(f"FHMM-2-30/{i}")), **READ)],
+    "POST-HMM-75": lambda m, i: [Posteriors(m(f"HMM-75/{i}"), **READ)],
+    "POST-HMM-60 + POST-HMM-15": lambda m, i: [
+        Posteriors(m(f"HMM-60/{i}"), name="a", **READ),
+        Posteriors(m(f"HMM-15/{i}"), name="b", **READ),
+    ],
 }
-SIZES_RIVALS = ("POST-HMM-60", "POST-HMM-30", "POST-2-30")
+SIZES_RIVALS = ("POST-HMM-60", "POST-HMM-30", "POST-HMM-75", "POST-HMM-60 + POST-HMM-15", "POST-2-30")
+SIZES_AGAIN = ["POST-60+15", *SIZES_RIVALS[:4]]
 SEEDED = ("POST-HMM-30", "POST-3-10", "POST-HMM-60", "POST-2-30")  # do layers beat a flat HMM? Here seeds are needed
 LATER_SEEDED = ("POST-HMM-30 long", "POST-3-10 long")
 VECTOR_SEEDS = 3  # of the rows that read vectors, on both pages
@@ -380,23 +386,28 @@ def sizes(options: Any) -> int:
     wins if it errs less than POST-HMM-60 and than POST-HMM-30 with every seed, and against each of them beyond chance
     (McNemar, exact, p < 0.05) with at least two of three seeds. The same is told against POST-2-30: do different sizes,
     or pairs, add anything to two equal layers?
+
+    Added when seeds 0 to 2 were known: POST-HMM-75, which has as many emission parameters as POST-60+15, and two flat
+    HMMs of 60 and 15 states side by side; and seeds 3 to 5 of the row that won and of the flat ones.
     """
     scale = Scale()
     data = read(scale, options.work)
     models = Models(data, scale, options.work)
     rows = Rows(options.work, __file__, f"{key_of(data.text)}-{scale.test}-{scale.rounds}")
     harness = Harness(data, models, rows, scale.rounds, options.report)
-    done: dict[str, list[Row]] = {name: [] for name in SIZES_FEATURES}
-    for seed in range(scale.seeds):
-        for name, build in SIZES_FEATURES.items():
-            if seed == 0 or name != "lexical":
-                row = harness.row(name, seed, build)
-                done[name] += [] if row is None else [row]
-    done = {name: found for name, found in done.items() if found}
-    print("\n".join(_errors(data, harness, done)), "\n")
-    for ours in [name for name in done if name not in ("lexical", *SIZES_RIVALS)] + ["POST-2-30"]:
-        print("\n".join(_seed_by_seed(harness, done, ours, theirs) for theirs in SIZES_RIVALS if ours != theirs))
-    kinds = ("HMM-30", "HMM-60", "FHMM-2-30", "FHMM-60+15", "FHMM-90+10")
+    plain = harness.row("lexical", 0, FEATURES["lexical"])
+    assert plain is not None, "nothing is kept yet"
+    for names, seeds in ((list(SIZES_FEATURES), range(3)), (SIZES_AGAIN, range(3, 6))):
+        done: dict[str, list[Row]] = {name: [] for name in names}
+        for seed, name in itertools.product(seeds, names):  # seed by seed: a run that is stopped has told something
+            row = harness.row(name, seed, SIZES_FEATURES[name])
+            done[name] += [] if row is None else [row]
+        done = {name: found for name, found in done.items() if found}
+        print("\n".join(_errors(data, harness, {"lexical": [plain], **done})), "\n")
+        for ours, theirs in itertools.product(done, SIZES_RIVALS):
+            if ours not in SIZES_RIVALS[:4] and theirs in done and ours != theirs:
+                print(_seed_by_seed(harness, done, ours, theirs))
+    kinds = ("HMM-30", "HMM-60", "HMM-75", "FHMM-2-30", "FHMM-60+15", "FHMM-90+10")
     names = [f"{kind}/{seed}" for kind in kinds for seed in range(scale.seeds)]
     names = [name for name in names if models.is_kept(name)]
     print("\n", "\n".join(_likelihoods(models, held_out_scores(models, names))), sep="")
