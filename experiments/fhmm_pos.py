@@ -6,6 +6,7 @@
     .venv/bin/python experiments/fhmm_pos.py --quick                      # 25 s: do the claims point the right way?
     .venv/bin/python experiments/fhmm_pos.py --report                     # measure nothing: write what is kept
     OMP_NUM_THREADS=1 .venv/bin/python experiments/fhmm_pos.py --much     # ten times the text: fhmm_much.md
+    OMP_NUM_THREADS=1 .venv/bin/python experiments/fhmm_pos.py --sizes    # layers of different sizes; prints
 
 The claims: a CRF that reads hidden states errs less on words it never saw, and several layers of states help more than
 one flat HMM. All representations are learned from the same text: the first tokens of eLife, and the labelled text
@@ -22,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,7 +46,7 @@ from data import (
 from pages import words_from, write_page
 from representations import Learned, clusters, kept, key_of, lds, word2vec
 from scoring import Row, Rows, groups, mcnemar, processor_seconds, right, shown_p, spread
-from source_key import work_of
+from source_key import TAGGERS, work_of
 from undertow import HMM, Corpus, FactorialHMM
 from undertow.results.tagging import CRFTagger, Paths, Posteriors, States, Vectors
 from undertow.text.tokenizer import Tokenizer
@@ -155,18 +157,19 @@ class Models:
         return f"{name.replace('/', '-').replace(' ', '-')}-{passes}-{SMOOTHING}-{key_of(self.data.text)}"
 
     def is_kept(self, name: str) -> bool:
-        return (work_of(self.work, __file__) / f"{self.key(name)}.json").exists()
+        return (work_of(self.work, __file__, without=TAGGERS) / f"{self.key(name)}.json").exists()  # as `kept` has it
 
     def machine(self, kind: str, seed: int) -> Any:
-        """FHMM-M-K (and `FHMM-M-K lds`, `FHMM-M-K long`) or HMM-Z, not fitted."""
+        """FHMM-M-K (and `FHMM-M-K lds`, `FHMM-M-K long`), FHMM-K_1+K_2 or HMM-Z, not fitted."""
         family, *sizes = kind.partition(" ")[0].split("-")
         passes = LONG if kind.endswith("long") else self.scale.passes
         if family == "HMM":
             return HMM(int(sizes[0]), n_blocks=1, init="clusters", n_iter=passes, random_state=seed, n_jobs=1)
-        M, K = map(int, sizes)
+        layers = [int(k) for k in sizes[0].split("+")] if len(sizes) == 1 else [int(sizes[1])] * int(sizes[0])
+        M = len(layers)
         init = "lds" if kind.endswith("lds") else "clusters"
-        settings: dict[str, Any] = {"n_states": K, "smoothing": SMOOTHING, "init": init, "random_state": seed}
-        if K**M > 10_000:  # a batch costs an M-step, which is dear here
+        settings: dict[str, Any] = {"n_states": layers, "smoothing": SMOOTHING, "init": init, "random_state": seed}
+        if prod(layers) > 10_000:  # a batch costs an M-step, which is dear here
             settings |= {"inference": "variational", "bound": "mean_field", "max_sweeps": 3, "batch_size": 100_000}
             passes = passes if kind.endswith("long") else self.scale.wide_passes
             return FactorialHMM(M, n_iter=passes, n_jobs=1, **settings)
@@ -183,6 +186,20 @@ def held_out_scores(models: Models, names: list[str]) -> dict[str, float]:
             path.write_text(repr(model.score(models.data.held_out)))
         out[name] = float(path.read_text())
     return out
+
+
+class Pairs:
+    """The states of two layers as one, in the form that `States` reads."""
+
+    kind = "pairs"
+
+    def __init__(self, model: FactorialHMM) -> None:
+        self.vocabulary_, self.tokenizer_ = model.vocabulary_, model.tokenizer_
+        self.decode = model.joint_codes
+
+
+def pairs_of(model: FactorialHMM) -> Any:
+    return Pairs(model)
 
 
 # --- what the taggers read ------------------------------------------------------------------------------
@@ -221,6 +238,19 @@ MUCH_FEATURES: dict[str, Callable[[Models, int], list[Any]]] = {
     "Brown-1000 + POST-HMM-30": lambda m, i: [*FEATURES["Brown-1000"](m, 0), *FEATURES["POST-HMM-30"](m, 0)],
     **{name: FEATURES[name] for name in ("POST-HMM-60", "POST-3-10", "POST-2-30")},
 }
+SIZES_FEATURES: dict[str, Callable[[Models, int], list[Any]]] = {
+    **{name: FEATURES[name] for name in ("POST-HMM-30", "POST-HMM-60", "POST-2-30")},
+    "POST-60+15": lambda m, i: [Posteriors(m(f"FHMM-60+15/{i}"), **READ)],
+    "POST-90+10": lambda m, i: [Posteriors(m(f"FHMM-90+10/{i}"), **READ)],
+    "POST-2-30 + pairs": lambda m, i: [*FEATURES["POST-2-30"](m, i), States(pairs_of(m(f"FHMM-2-30/{i}")), **READ)],
+    "POST-HMM-75": lambda m, i: [Posteriors(m(f"HMM-75/{i}"), **READ)],
+    "POST-HMM-60 + POST-HMM-15": lambda m, i: [
+        Posteriors(m(f"HMM-60/{i}"), name="a", **READ),
+        Posteriors(m(f"HMM-15/{i}"), name="b", **READ),
+    ],
+}
+SIZES_RIVALS = ("POST-HMM-60", "POST-HMM-30", "POST-HMM-75", "POST-HMM-60 + POST-HMM-15", "POST-2-30")
+SIZES_AGAIN = ["POST-60+15", *SIZES_RIVALS[:4]]
 SEEDED = ("POST-HMM-30", "POST-3-10", "POST-HMM-60", "POST-2-30")  # do layers beat a flat HMM? Here seeds are needed
 LATER_SEEDED = ("POST-HMM-30 long", "POST-3-10 long")
 VECTOR_SEEDS = 3  # of the rows that read vectors, on both pages
@@ -349,6 +379,41 @@ def much(options: Any) -> int:
     return 0
 
 
+def sizes(options: Any) -> int:
+    """Layers of different sizes, and pairs of states beside the posteriors; prints, and writes no page.
+
+    What counts was fixed before anything was measured: the error on unseen words (OOV) of both tests together. A row
+    wins if it errs less than POST-HMM-60 and than POST-HMM-30 with every seed, and against each of them beyond chance
+    (McNemar, exact, p < 0.05) with at least two of three seeds. The same is told against POST-2-30: do different sizes,
+    or pairs, add anything to two equal layers?
+
+    Added when seeds 0 to 2 were known: POST-HMM-75, which has as many emission parameters as POST-60+15, and two flat
+    HMMs of 60 and 15 states side by side; and seeds 3 to 5 of the row that won and of the flat ones.
+    """
+    scale = Scale()
+    data = read(scale, options.work)
+    models = Models(data, scale, options.work)
+    rows = Rows(options.work, __file__, f"{key_of(data.text)}-{scale.test}-{scale.rounds}")
+    harness = Harness(data, models, rows, scale.rounds, options.report)
+    plain = harness.row("lexical", 0, FEATURES["lexical"])
+    assert plain is not None, "nothing is kept yet"
+    for names, seeds in ((list(SIZES_FEATURES), range(3)), (SIZES_AGAIN, range(3, 6))):
+        done: dict[str, list[Row]] = {name: [] for name in names}
+        for seed, name in itertools.product(seeds, names):  # seed by seed: a run that is stopped has told something
+            row = harness.row(name, seed, SIZES_FEATURES[name])
+            done[name] += [] if row is None else [row]
+        done = {name: found for name, found in done.items() if found}
+        print("\n".join(_errors(data, harness, {"lexical": [plain], **done})), "\n")
+        for ours, theirs in itertools.product(done, SIZES_RIVALS):
+            if ours not in SIZES_RIVALS[:4] and theirs in done and ours != theirs:
+                print(_seed_by_seed(harness, done, ours, theirs))
+    kinds = ("HMM-30", "HMM-60", "HMM-75", "FHMM-2-30", "FHMM-60+15", "FHMM-90+10")
+    names = [f"{kind}/{seed}" for kind in kinds for seed in range(scale.seeds)]
+    names = [name for name in names if models.is_kept(name)]
+    print("\n", "\n".join(_likelihoods(models, held_out_scores(models, names))), sep="")
+    return 0
+
+
 def write(
     scale: Scale, data: Data, harness: Harness, done: dict[str, list[Row]], scores: dict[str, float], name: str
 ) -> None:
@@ -409,7 +474,7 @@ def _likelihoods(models: Models, scores: dict[str, float]) -> list[str]:
     ]
     for kind in dict.fromkeys(name.split("/")[0] for name in scores):
         names = [n for n in scores if n.split("/")[0] == kind]
-        width = np.prod([int(x) for x in kind.partition(" ")[0].split("-")[1:]])
+        width = np.prod([sum(map(int, x.split("+"))) for x in kind.partition(" ")[0].split("-")[1:]])
         passes = ", ".join(str(len(models(n).history_)) for n in names)
         cpu = np.mean([models.took[n].cpu for n in names])
         values = spread([scores[n] for n in names], 3)
@@ -427,11 +492,14 @@ def _layers(harness: Harness, done: dict[str, list[Row]]) -> list[str]:
         ("POST-2-30", "POST-HMM-60"),
     ):
         if ours in done and theirs in done:
-            pairs = list(zip(done[ours], done[theirs], strict=False))
-            oov = [(harness.oov(a), harness.oov(b)) for a, b in pairs]
-            told = ", ".join(f"{100 * (b.mean() - a.mean()):+.2f} (p = {shown_p(mcnemar(a, b))})" for a, b in oov)
-            lines.append(f"{ours} less {theirs}, OOV error of both tests in points, seed by seed: {told}.")
+            lines.append(_seed_by_seed(harness, done, ours, theirs))
     return [*lines, ""] if lines else []
+
+
+def _seed_by_seed(harness: Harness, done: dict[str, list[Row]], ours: str, theirs: str) -> str:
+    oov = [(harness.oov(a), harness.oov(b)) for a, b in zip(done[ours], done[theirs], strict=False)]
+    told = ", ".join(f"{100 * (b.mean() - a.mean()):+.2f} (p = {shown_p(mcnemar(a, b))})" for a, b in oov)
+    return f"{ours} less {theirs}, OOV error of both tests in points, seed by seed: {told}."
 
 
 def select(options: Any) -> int:
@@ -481,7 +549,7 @@ def quick() -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("quick", "select", "report", "much"):
+    for name in ("quick", "select", "report", "much", "sizes"):
         parser.add_argument(f"--{name}", action="store_true")
     parser.add_argument("--work", type=Path, default=Path(__file__).parent / "work")
     parser.add_argument(
@@ -490,7 +558,7 @@ def main() -> int:
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
-    way = select if options.select else much if options.much else full
+    way = select if options.select else much if options.much else sizes if options.sizes else full
     code = quick() if options.quick else way(options)
     print(f"{time.perf_counter() - began:.0f} s by the clock")
     return code

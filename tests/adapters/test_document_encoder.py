@@ -105,6 +105,19 @@ def test_histograms_of_states(hmm: HMM, fhmm: FactorialHMM) -> None:
     assert encoder.get_feature_names_out().tolist()[2:4] == ["layer0_state2", "layer1_state0"]
 
 
+def test_histograms_of_layers_of_different_sizes() -> None:
+    model = FactorialHMM(2, n_states=[4, 2], n_iter=3, random_state=0).fit(SENTENCES)
+    encoder = DocumentEncoder(model, pooling="states")
+    for row, text in zip(encoder.fit_transform(TEXTS).toarray(), TEXTS, strict=True):
+        states = model.decode([text.split()], "posterior")[0]
+        assert_array_equal(row, [list(states[:, m]).count(z) for m, z in enumerate_states(4, 2)])
+    assert encoder.get_feature_names_out().tolist() == [f"layer{m}_state{z}" for m, z in enumerate_states(4, 2)]
+
+
+def enumerate_states(*sizes: int) -> list[tuple[int, int]]:
+    return [(m, z) for m, k in enumerate(sizes) for z in range(k)]
+
+
 def test_strings_are_split_as_the_models_text_was(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("The river is 300 miles long. It's old.\n" * 30)
     corpus = Corpus.build([tmp_path / "a.txt"], tmp_path / "c", vocab_size=None)

@@ -62,6 +62,26 @@ def test_decode_sample_perplexity_and_inspect(place: Path) -> None:
     assert "fhmm" in run("inspect", place / "news.fhmm").stdout
 
 
+def test_layers_of_different_sizes(place: Path, tmp_path: Path) -> None:
+    made = tmp_path / "sizes.fhmm"
+    options = "--layers 2 --states 4,2 --iterations 3 --seed 0 -j 1 --json".split()
+    done = run("fit", "fhmm", place / "news.corpus", "-o", made, *options)
+    assert done.returncode == 0 and json.loads(done.stdout)["states"] == [4, 2], done.stderr
+    direct = FactorialHMM(2, n_states=[4, 2], n_iter=3, random_state=0).fit(Corpus.open(place / "news.corpus"))
+    model = load(made)
+    assert model.params_.sizes == (4, 2) and model.n_states == [4, 2]
+    np.testing.assert_array_equal(direct.theta_, model.theta_)
+    again = run("fit", "fhmm", place / "news.corpus", "-o", made, *options)  # the same recipe: reused
+    assert json.loads(again.stdout)["reused"] is True
+    rows = [line.split("\t")[1].split() for line in run("decode", made, place / "new.txt").stdout.split("\n") if line]
+    assert rows and all(int(a) < 4 and int(b) < 2 for a, b in rows)
+    for bad in ("4,", "0", "4,0", "a", "4;2", "-1", "1.5"):
+        done = run("fit", "fhmm", place / "news.corpus", "-o", tmp_path / "n", "--states", bad)
+        assert done.returncode == 2 and "'--states'" in done.stderr and "60,15" in done.stderr, bad
+    sentence = failed(run("fit", "fhmm", place / "news.corpus", "-o", tmp_path / "n", "--states", "4,2,3"))
+    assert "n_layers=2" in sentence
+
+
 def test_mistakes_are_one_sentence(place: Path, tmp_path: Path) -> None:
     for arguments in (
         ("fit", "fhmm", place / "news.corpus", "-o", place / "news.fhmm", *SMALL),

@@ -80,6 +80,7 @@ CASES = [
         "fhmm-variational",
         small(FactorialHMM, n_layers=2, n_states=2, n_iter=3, inference="variational", max_sweeps=3, random_state=0),
     ),
+    Case("fhmm-sizes", small(FactorialHMM, n_layers=3, n_states=[3, 1, 4], n_iter=3, random_state=0)),
     Case("fhmm-lds", small(FactorialHMM, n_layers=2, n_states=3, n_iter=3, init="lds", random_state=0)),
     Case("hmm-blocks", small(HMM, n_states=8, n_blocks=4, n_iter=4, n_chunks=2, random_state=0)),
     Case(

@@ -8,21 +8,21 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
-from oracles.factorial_product import joint_states
+from oracles.factorial_product import joint_states, sizes_in
 
 
 def word_objective(theta: Any, words: Any, visits: Any) -> float:
     """Σ words·θ − Σ_s visits log Z(s): the part of the expected log-likelihood that depends on θ."""
-    _, M, K = theta.shape
-    log_norm = [logsumexp(sum(theta[:, m, s[m]] for m in range(M))) for s in joint_states(M, K)]
-    return float((words * theta).sum() - visits @ np.array(log_norm))
+    M, exists = theta.shape[1], theta > -np.inf
+    log_norm = [logsumexp(sum(theta[:, m, s[m]] for m in range(M))) for s in joint_states(sizes_in(theta))]
+    return float((words[exists] * theta[exists]).sum() - visits @ np.array(log_norm))
 
 
 def word_gradient(theta: Any, words: Any, visits: Any) -> Any:
     """Counted minus expected tokens of each word in each state of each layer."""
-    _, M, K = theta.shape
+    M = theta.shape[1]
     out = np.array(words, dtype=np.float64)
-    for s, n in zip(joint_states(M, K), visits, strict=True):
+    for s, n in zip(joint_states(sizes_in(theta)), visits, strict=True):
         scores = sum(theta[:, m, s[m]] for m in range(M))
         p = np.exp(scores - logsumexp(scores))
         for m in range(M):

@@ -1,4 +1,7 @@
-"""A factorial HMM as what it is: one HMM with K^M states, written out, and every path of a short sentence counted."""
+"""A factorial HMM as what it is: one HMM with ∏ K_m states, written out, and every path of a short sentence counted.
+
+A layer has the states in which the words have a weight above −inf; arrays are as wide as the largest layer.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,18 @@ from typing import Any
 import numpy as np
 
 
-def joint_states(n_layers: int, n_states: int) -> list[tuple[int, ...]]:
-    return list(itertools.product(range(n_states), repeat=n_layers))
+def joint_states(sizes: Any) -> list[tuple[int, ...]]:
+    return list(itertools.product(*(range(k) for k in sizes)))
+
+
+def sizes_in(theta: Any) -> list[int]:
+    return [sum(bool(weight > -np.inf) for weight in layer) for layer in theta[0]]
 
 
 def flat_hmm(initial: Any, transition: Any, theta: Any) -> tuple[Any, Any, Any]:
-    """Initial (K^M,), transition (K^M, K^M) and emission (K^M, V) of the product chain."""
-    M, K = initial.shape
-    states = joint_states(M, K)
+    """Initial (J,), transition (J, J) and emission (J, V) of the product chain of J joint states."""
+    M = len(initial)
+    states = joint_states(sizes_in(theta))
     pi = np.array([np.prod([initial[m, s[m]] for m in range(M)]) for s in states])
     A = np.array([[np.prod([transition[m, a[m], b[m]] for m in range(M)]) for b in states] for a in states])
     scores = np.array([sum(theta[:, m, s[m]] for m in range(M)) for s in states])
@@ -27,10 +34,10 @@ def enumerate_paths(words: list[int | None], initial: Any, transition: Any, thet
     """Log-likelihood, posteriors, expected counts and the best path by all paths; None is a missing word."""
     M, K = initial.shape
     V = len(theta)
-    states = joint_states(M, K)
+    states = joint_states(sizes_in(theta))
     pi, A, B = flat_hmm(initial, transition, theta)
     T = len(words)
-    gamma, visits = np.zeros((T, M, K)), np.zeros(K**M)
+    gamma, visits = np.zeros((T, M, K)), np.zeros(len(states))
     first, pairs, counts = np.zeros((M, K)), np.zeros((M, K, K)), np.zeros((V, M, K))
     total, best, best_path = 0.0, -1.0, None
     for path in itertools.product(range(len(states)), repeat=T):
@@ -69,7 +76,7 @@ def enumerate_token_logs(words: list[int | None], initial: Any, transition: Any,
 
 
 def forward_log_likelihood(words: list[int | None], initial: Any, transition: Any, theta: Any) -> float:
-    """The same log-likelihood by the plain forward recursion over K^M states, for sentences too long to enumerate."""
+    """The same log-likelihood by the plain forward recursion over joint states, for sentences too long to enumerate."""
     pi, A, B = flat_hmm(initial, transition, theta)
     alpha, total = pi, 0.0
     for t, w in enumerate(words):

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from page_samples import fitted
+from page_samples import LINES, fitted
+from undertow import FactorialHMM
 from undertow.models.answers import WordProbability
 from undertow.models.hmm import queries
 from undertow.view import state_tables
+from undertow.view.reader_data import read_text
 from undertow.view.state_tables import State, StateTable, cluster_states, fhmm_states, hmm_states, payload, stationary
-from undertow.view.states_page import _explorer
+from undertow.view.states_page import _explorer, states_page
 
 HMMS = ("hmm-blocks", "hmm-dense", "hmm-low-rank")
 
@@ -89,6 +91,24 @@ def test_the_states_of_a_factorial_hmm() -> None:
             after = {table.states[i].name: q for i, q in state.after}
             assert_allclose([after[f"{m}.{k}"] for k in range(3)], p.transition[layer, z], rtol=1e-9)
     assert all(len(states) <= 4 for states in table.word_states.values())
+
+
+def test_layers_of_different_sizes() -> None:
+    text = [s.split() for s in LINES] * 8
+    model = FactorialHMM(2, n_states=(4, 2), n_iter=3, random_state=0).fit(text)
+    table = fhmm_states(model)
+    assert table.n_states == 6 and table.group == [0, 0, 0, 0, 1, 1]
+    for layer, (begin, k) in enumerate([(0, 4), (4, 2)]):
+        states = table.states[begin : begin + k]
+        assert sorted(s.name for s in states) == [f"{layer + 1}.{z}" for z in range(k)]
+        assert_allclose(sum(s.share for s in states), 1, rtol=1e-9)
+        for state in states:
+            assert_allclose(sum(p for _, p in state.after), 1, rtol=1e-9)
+            assert {table.states[i].name for i, _ in state.after} <= {s.name for s in states}
+    page = states_page(model)
+    assert "The 4 + 2 states of a factorial HMM" in page and "4, 2" in page
+    reading = read_text(model, text[:3])
+    assert all(z < (4, 2)[m] for m, layer in enumerate(reading.states) for token in layer for z, _ in token)
 
 
 def test_clusters_are_states_without_steps() -> None:

@@ -16,6 +16,7 @@ from undertow.adapters.spacy_docs import parts_of
 from undertow.errors import InputError, NotFittedError, missing_extra, short
 from undertow.kernels.types import F32, F64
 from undertow.models.base import Estimator
+from undertow.models.factorial.model import FactorialHMM
 from undertow.results.tagging.representation import Vectors
 from undertow.storage import load_model
 from undertow.text.sentences import BATCH_TOKENS
@@ -184,9 +185,10 @@ class DocumentEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  #
             raise UnfittedEncoderError("This DocumentEncoder is not fitted yet: call fit first.")
         if self.pooling != "states":
             return np.array([f"{self.model_.kind}{i}" for i in range(self.n_features_out_)], dtype=object)
-        *layers, n_states = state_shape(self.model_)
-        prefixes = [f"layer{m}_" for m in range(layers[0])] if layers else [""]
-        return np.array([f"{prefix}state{z}" for prefix in prefixes for z in range(n_states)], dtype=object)
+        layered, sizes = isinstance(self.model_, FactorialHMM), state_sizes(self.model_)
+        prefixes = [f"layer{m}_" if layered else "" for m in range(len(sizes))]
+        names = [f"{prefix}state{z}" for prefix, k in zip(prefixes, sizes, strict=True) for z in range(k)]
+        return np.array(names, dtype=object)
 
     def set_params(self, **params: Any) -> Self:
         """Change parameters by name; `model__n_components` is one of a model that is not fitted yet.
@@ -278,7 +280,7 @@ class DocumentEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]  #
         bounds = tokens_before[np.cumsum([0, *map(len, documents)])]
         if self.pooling == "states":
             states = np.concatenate(model.decode(sentences, method="posterior"))
-            return state_counts(states, bounds, state_shape(model))
+            return state_counts(states, bounds, state_sizes(model))
         rows = np.concatenate(model.transform(sentences, **({} if self.view is None else {"view": self.view})))
         if self.pooling == "tfidf":
             return weighted_means(rows, bounds, self.idf_[np.concatenate([vocabulary.encode(s) for s in sentences])])
@@ -322,10 +324,11 @@ def inverse_document_frequencies(vocabulary: Vocabulary, documents: Iterable[Doc
     return np.log((1 + n) / (1 + with_word)) + 1
 
 
-def state_shape(model: Any) -> tuple[int, ...]:
-    """(Z,) for a model with Z states, (M, K) for one with M layers of K states."""
-    shape: tuple[int, ...] = model.posterior([[]])[0].shape[1:]
-    return shape
+def state_sizes(model: Any) -> tuple[int, ...]:
+    """(Z,) for a model with Z states, the states of each layer for one with layers."""
+    if isinstance(model, FactorialHMM):
+        return model.params_.sizes
+    return (int(model.posterior([[]])[0].shape[1]),)
 
 
 __all__ = ["POOLINGS", "DocumentEncoder"]

@@ -33,18 +33,19 @@ def last_rows(rows: F32, bounds: I64) -> F32:
     return out
 
 
-def state_counts(states: I64, bounds: I64, shape: tuple[int, ...]) -> sparse.csr_matrix:
-    """(n, states) how many tokens of each document are in each state; with shape (M, K), M layers side by side.
+def state_counts(states: I64, bounds: I64, sizes: tuple[int, ...]) -> sparse.csr_matrix:
+    """(n, states) how many tokens of each document are in each state; layers of these sizes stand side by side.
 
-    Equivalent to adding 1 at [document, layer·K + state] for each token and layer. A state of −1 is none.
+    Equivalent to adding 1 at [document, states of the layers before + state] for each token and layer. A state of −1
+    is none.
     """
-    per_token = states.reshape(len(states), int(np.prod(shape[:-1])))
-    columns = per_token + np.arange(per_token.shape[1]) * shape[-1]
+    per_token = states.reshape(len(states), len(sizes))
+    columns = per_token + np.cumsum([0, *sizes[:-1]])
     documents = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
     at = np.broadcast_to(documents[:, None], columns.shape)
     real = per_token >= 0
     values = np.ones(int(real.sum()), dtype=np.float32)
-    size = (len(bounds) - 1, int(np.prod(shape)))
+    size = (len(bounds) - 1, sum(sizes))
     return sparse.csr_matrix((values, (at[real], columns[real])), shape=size)  # equal places are summed
 
 

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import click
 
 from undertow.cli.fitting import Options, fit_and_save, model_options, open_or_read, size_of, text_options
 
+
+class Sizes(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic from click 8.5 on
+    """A whole number, or one for each layer with commas between them."""
+
+    name = "states"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | list[int]:
+        if not isinstance(value, str):
+            return value  # type: ignore[no-any-return]  # the default
+        if not re.fullmatch(r"0*[1-9]\d{0,8}(,0*[1-9]\d{0,8})*", value, re.ASCII):
+            self.fail(f"{value!r} is not a whole number from 1 on, nor several with commas between them, as 60,15.")
+        sizes = [int(k) for k in value.split(",")]
+        return sizes if len(sizes) > 1 else sizes[0]
+
+
 OPTIONS: Options = {
     "--layers": ("n_layers", click.IntRange(1), "Number of hidden chains."),
-    "--states": ("n_states", click.IntRange(1), "States of each chain."),
+    "--states": ("n_states", Sizes(), "States of each chain: one number for all, or one for each, as 60,15."),
     "--inference": ("inference", click.Choice(["auto", "exact", "variational"]), "auto: exact to 10,000 joint states."),
     "--bound": ("bound", click.Choice(["tilted", "jensen", "mean_field"]), "Objective of variational inference."),
     "--iterations": ("n_iter", click.IntRange(1), "Passes over the text."),
@@ -41,7 +57,7 @@ def command(**given: Any) -> None:
     def report(corpus: Any) -> dict[str, Any]:
         return size_of(corpus) | {
             "layers": model.params_.n_layers,
-            "states": model.params_.n_states,
+            "states": model._fitted_scalars()["n_states"],
             "inference": "exact" if model._inference_settings().exact else f"variational ({model.bound})",
             "passes": len(model.history_),
             "planned_passes": model.n_iter,

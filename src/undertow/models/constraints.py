@@ -57,6 +57,18 @@ class Whole(Constraint):
             raise InputError(f"{who}: {name}={short(value)} must be a whole number, at most {self._high:,}.")
 
 
+class Wholes(Whole):
+    """A whole number from `low` to `high`, or a list or tuple of such numbers."""
+
+    def check(self, who: str, name: str, value: Any) -> None:
+        if not isinstance(value, list | tuple):
+            return super().check(who, name, value)
+        if not value:
+            raise InputError(f"{who}: {name}={short(value)} is empty: give a whole number, or several.")
+        for i, one in enumerate(value):
+            super().check(who, f"{name}[{i}]", one)
+
+
 class Number(Constraint):
     """A number from `low` to `high`."""
 
@@ -159,6 +171,7 @@ __all__ = [
     "Share",
     "Verbosity",
     "Whole",
+    "Wholes",
     "check_callbacks",
     "check_random_state",
     "is_number",

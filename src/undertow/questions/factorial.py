@@ -45,13 +45,11 @@ def product_chain(params: FactorialParams, vocabulary: Vocabulary) -> TextChain:
             f"Questions about a factorial HMM need a table of {params.n_joint:,} joint states by {len(params.theta):,} "
             f"words, more than {MOST_NUMBERS:,} numbers: use a model with fewer layers, states or words."
         )
-    layers = range(params.n_layers)
-    initial = reduce(np.kron, [params.initial[m] for m in layers])
-    transition = reduce(np.kron, [params.transition[m] for m in layers])
-    theta: Any = np.asarray(params.theta, dtype=np.float64)
-    scores = theta[:, 0]
-    for m in layers[1:]:
-        scores = (scores[:, :, None] + theta[:, m][:, None, :]).reshape(len(theta), -1)
+    initials, transitions, thetas = zip(*(params.layer(m) for m in range(params.n_layers)), strict=True)
+    initial, transition = reduce(np.kron, initials), reduce(np.kron, transitions)
+    scores: Any = np.asarray(thetas[0], dtype=np.float64)
+    for theta in thetas[1:]:
+        scores = (scores[:, :, None] + np.asarray(theta, dtype=np.float64)[:, None, :]).reshape(len(scores), -1)
     scores = np.exp(scores - scores.max(axis=0))
     emission = scores / scores.sum(axis=0)
     tables = [np.ascontiguousarray(x, dtype=np.float32) for x in (initial, transition, emission)]
@@ -60,7 +58,7 @@ def product_chain(params: FactorialParams, vocabulary: Vocabulary) -> TextChain:
 
 def joint_evidence(params: FactorialParams, text: Evidence) -> Evidence:
     """The same evidence with known states of layers as sets of joint states."""
-    joint = np.indices((params.n_states,) * params.n_layers).reshape(params.n_layers, -1)
+    joint = np.indices(params.sizes).reshape(params.n_layers, -1)
     states = {}
     for position, layers in text.states.items():
         read_position(position, len(text.tokens))
@@ -80,11 +78,16 @@ def joint_evidence(params: FactorialParams, text: Evidence) -> Evidence:
 
 
 def _check_layer(params: FactorialParams, position: Any, layer: Any, allowed: list[Any]) -> None:
-    for name, value, most in [("layer", layer, params.n_layers), *(("state", s, params.n_states) for s in allowed)]:
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < most:
-            raise InputError(f"Position {position} has the {name} {short(value)}: give one of 0 to {most - 1}.")
+    _check_number(position, "layer", layer, params.n_layers)
+    for state in allowed:
+        _check_number(position, "state", state, params.sizes[layer])
     if not allowed:
         raise InputError(f"Position {position} allows no state of layer {layer}: give at least one, or leave it out.")
+
+
+def _check_number(position: Any, name: str, value: Any, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < most:
+        raise InputError(f"Position {position} has the {name} {short(value)}: give one of 0 to {most - 1}.")
 
 
 def observe_texts(chain: TextChain, params: FactorialParams, X: Sequence[Any], unknown_is_gap: bool) -> Observed:
@@ -105,11 +108,13 @@ def observe_texts(chain: TextChain, params: FactorialParams, X: Sequence[Any], u
 
 
 def layer_posteriors(params: FactorialParams, observed: Observed) -> list[F32]:
-    """(n_tokens, M, K) of each text: the probabilities of the layers' states."""
-    M, K = params.n_layers, params.n_states
-    joint = observed.params.smoothed(observed.ids, observed.bounds).values.reshape((-1, *(K,) * M))
-    others = [tuple(1 + m for m in range(M) if m != layer) for layer in range(M)]
-    gamma = np.stack([joint.sum(axis=axes, dtype=np.float64) for axes in others], axis=1)
+    """(n_tokens, M, K) of each text: the probabilities of the layers' states; 0 for what a smaller layer lacks."""
+    M = params.n_layers
+    joint = observed.params.smoothed(observed.ids, observed.bounds).values.reshape((-1, *params.sizes))
+    gamma = np.zeros((len(joint), M, params.n_states))
+    for layer, k in enumerate(params.sizes):
+        others = tuple(1 + m for m in range(M) if m != layer)
+        gamma[:, layer, :k] = joint.sum(axis=others, dtype=np.float64)
     gamma /= gamma.sum(axis=2, keepdims=True)
     return np.split(gamma.astype(np.float32), observed.bounds[1:-1])
 
@@ -117,7 +122,7 @@ def layer_posteriors(params: FactorialParams, observed: Observed) -> list[F32]:
 def layer_paths(params: FactorialParams, observed: Observed) -> list[I64]:
     """(n_tokens, M) of each text: the layers' states on the most probable joint path."""
     path = observed.params.best_path(observed.ids, observed.bounds)
-    layers = np.stack(np.unravel_index(path, (params.n_states,) * params.n_layers), axis=1)
+    layers = np.stack(np.unravel_index(path, params.sizes), axis=1)
     return np.split(layers.astype(np.int64), observed.bounds[1:-1])
 
 

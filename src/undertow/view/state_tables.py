@@ -88,18 +88,17 @@ def hmm_states(model: HMM, n_words: int = STATE_WORDS) -> StateTable:
 def fhmm_states(model: FactorialHMM, n_words: int = STATE_WORDS) -> StateTable:
     """The states of all layers of a factorial HMM, layer by layer."""
     params, vocabulary = model.params_, model.vocabulary_
-    M, K = params.n_layers, params.n_states
     words, counts = frequent(vocabulary), vocabulary.counts
     states: list[State] = []
     steps: list[tuple[float, float, int, int]] = []
     found: dict[str, list[tuple[int, float]]] = {vocabulary.words[w]: [] for w in words.tolist()}
-    for layer in range(M):
-        of_word = state_shares(params.theta[:, layer], counts)  # (V, K)
+    for layer, K in enumerate(params.sizes):
+        _, A, theta = params.layer(layer)
+        of_word = state_shares(theta, counts)  # (V, K)
         share = counts @ of_word / counts.sum()
         order = np.argsort(-share, kind="stable")
         index = np.empty(K, dtype=np.int64)
         index[order] = len(states) + np.arange(K)
-        A = params.transition[layer]
         rest = stationary(A)
         back = (rest[:, None] * A / np.maximum(rest, 1e-300)).T  # (after, before)
         for z in order.tolist():
@@ -114,8 +113,9 @@ def fhmm_states(model: FactorialHMM, n_words: int = STATE_WORDS) -> StateTable:
             best = np.argsort(-of_word[word], kind="stable")[:2]
             found[vocabulary.words[word]] += _steps(index[best], of_word[word, best])
     strongest = [(float(p), i, j) for _, p, i, j in sorted(steps)[:STEPS]]
-    group = np.repeat(np.arange(M), K).tolist()
-    return StateTable(M * K, states, found, strongest, [f"Layer {m + 1}" for m in range(M)], group)
+    group = np.repeat(np.arange(params.n_layers), params.sizes).tolist()
+    names = [f"Layer {m + 1}" for m in range(params.n_layers)]
+    return StateTable(len(states), states, found, strongest, names, group)
 
 
 def cluster_states(model: WordClusters, n_words: int = STATE_WORDS) -> StateTable:
@@ -180,7 +180,7 @@ def layer_words(model: FactorialHMM, layer: int, state: int, n: int, tokens: flo
 def layer_tokens(model: FactorialHMM, layer: int) -> F64:
     """(K,) expected tokens of the training text in each state of a layer."""
     counts = model.vocabulary_.counts
-    return np.asarray(counts @ state_shares(model.params_.theta[:, layer], counts))
+    return np.asarray(counts @ state_shares(model.params_.layer(layer)[2], counts))
 
 
 def typical_words(ranked: Sequence[WordProbability], n: int) -> list[WordProbability]:

@@ -77,7 +77,9 @@ def _size(model: HMM | FactorialHMM | WordClusters) -> str:
     if isinstance(model, HMM):
         return f"The {model.params_.n_states:,} states of a hidden Markov model"
     if isinstance(model, FactorialHMM):
-        return f"The {model.params_.n_layers} × {model.params_.n_states} states of a factorial HMM"
+        sizes = model.params_.sizes
+        states = f"{len(sizes)} × {sizes[0]}" if len(set(sizes)) == 1 else " + ".join(map(str, sizes))
+        return f"The {states} states of a factorial HMM"
     return f"{len(model.paths_):,} clusters"
 
 
@@ -90,7 +92,9 @@ def _facts(model: HMM | FactorialHMM | WordClusters) -> list[tuple[str, str]]:
         if model.rank is not None:
             facts.append((f"{model.rank:,}", "rank of the transition"))
     elif isinstance(model, FactorialHMM):
-        facts = [(f"{model.params_.n_layers}", "layers"), (f"{model.params_.n_states}", "states in each")]
+        sizes = model.params_.sizes
+        states = f"{sizes[0]}" if len(set(sizes)) == 1 else ", ".join(map(str, sizes))
+        facts = [(f"{len(sizes)}", "layers"), (states, "states in each")]
     else:
         facts = [(f"{len(model.paths_):,}", "clusters")]
     facts += [(f"{len(vocabulary):,}", "words"), (f"{int(vocabulary.counts.sum()):,}", "tokens read")]

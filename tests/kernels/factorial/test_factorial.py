@@ -30,14 +30,20 @@ from undertow.kernels.factorial.words import (
     log_normalizer,
 )
 
-SIZES = [(1, 3, 5), (2, 2, 4), (3, 2, 6), (2, 3, 4)]  # M, K, V
+SIZES = [((3,), 5), ((2, 2), 4), ((2, 2, 2), 6), ((3, 3), 4), ((3, 2), 4), ((1, 3), 4), ((2, 1, 3), 6)]  # layers, V
+IDS = [f"{'x'.join(map(str, sizes))} {V}" for sizes, V in SIZES]
 SENTENCES = [[1], [0, 2, 3], [], [2, None, 1], [None]]
 
 
-def model(M, K, V, seed=0, scale=1.0):
+def model(sizes, V, seed=0, scale=1.0):
     rng = np.random.default_rng(seed)
-    theta = bounded(scale * rng.standard_normal((V, M, K)))
-    return FactorialParams(rng.dirichlet(np.ones(K), M), rng.dirichlet(np.ones(K), (M, K)), theta)
+    M, K = len(sizes), max(sizes)
+    theta = scale * rng.standard_normal((V, M, K))
+    initial, transition = np.zeros((M, K)), np.zeros((M, K, K))
+    for m, k in enumerate(sizes):
+        theta[:, m, k:] = -np.inf
+        initial[m, :k], transition[m, :k, :k] = rng.dirichlet(np.ones(k)), rng.dirichlet(np.ones(k), k)
+    return FactorialParams(initial, transition, bounded(theta))
 
 
 def flat(sentences):
@@ -66,24 +72,26 @@ def chains(params, text, **options):
 # --- the word model -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("M", "K", "V"), SIZES)
-def test_normaliser_and_expected_words(M, K, V):
-    params = model(M, K, V)
+@pytest.mark.parametrize(("sizes", "V"), SIZES, ids=IDS)
+def test_normaliser_and_expected_words(sizes, V):
+    params, M = model(sizes, V), len(sizes)
+    assert params.sizes == sizes and params.n_joint == np.prod(sizes)
     e = emission(params.theta)
     log_norm = log_normalizer(e, block_numbers=7)  # several blocks of words
     B = flat_hmm(*params)[2]
-    states = np.array(joint_states(M, K))
+    states = np.array(joint_states(sizes))
+    assert len(log_norm) == len(states)
     for s, state in enumerate(states):
         p = np.exp(e.log_base) * np.prod([e.factors[:, m, state[m]] for m in range(M)], axis=0)
         assert_allclose(p / np.exp(log_norm[s]), B[s], rtol=1e-12)
-    visits = np.random.default_rng(1).random(K**M)
+    visits = np.random.default_rng(1).random(len(states))
     for m in range(M):
-        wanted = np.stack([(visits[:, None] * B)[states[:, m] == k].sum(axis=0) for k in range(K)], axis=1)
+        wanted = np.stack([(visits[:, None] * B)[states[:, m] == k].sum(axis=0) for k in range(sizes[m])], axis=1)
         assert_allclose(expected_words(e, visits, log_norm, m, block_numbers=7), wanted, rtol=1e-12)
 
 
 def test_bounded_keeps_what_fits_and_only_that():
-    params = model(2, 3, 6)
+    params = model((3, 3), 6)
     shifted = params.theta + np.random.default_rng(0).standard_normal((1, 2, 3))
     assert_allclose(bounded(shifted), params.theta, atol=1e-12)  # a shift of a state's scores is no difference
     wild = params.theta.copy()
@@ -91,14 +99,24 @@ def test_bounded_keeps_what_fits_and_only_that():
     assert_allclose(emission(bounded(wild)).factors.min(), np.exp(-LOG_RANGE / 2), rtol=1e-9)
 
 
+def test_bounded_leaves_out_what_a_smaller_layer_lacks():
+    params = model((3, 2), 6)
+    alone = params.theta[:, 1:, :2]
+    shifted = params.theta + np.random.default_rng(0).standard_normal((1, 2, 3))
+    again = bounded(shifted)
+    assert (again[:, 1, 2] == -np.inf).all() and (emission(again).factors[:, 1, 2] == 0).all()
+    assert_allclose(again[:, 1, :2], alone[:, 0], atol=1e-12)
+    assert_allclose(again[:, 1, :2].mean(axis=0), 0, atol=1e-12)
+
+
 # --- exact inference ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("M", "K", "V"), SIZES)
+@pytest.mark.parametrize(("sizes", "V"), SIZES, ids=IDS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("memory", [1 << 27, 1], ids=["whole", "in segments"])
-def test_exact_posterior_against_all_paths(M, K, V, dtype, memory):
-    params = model(M, K, V)
+def test_exact_posterior_against_all_paths(sizes, V, dtype, memory):
+    params = model(sizes, V)
     text = flat(SENTENCES)
     found = exact(params, text, dtype=dtype, memory=memory)
     tol = 2e-5 if dtype == np.float32 else 1e-11
@@ -117,9 +135,10 @@ def test_exact_posterior_against_all_paths(M, K, V, dtype, memory):
         assert_allclose(getattr(found, name), total, rtol=0, atol=10 * tol, err_msg=name)
 
 
+@pytest.mark.parametrize("sizes", [(3, 3), (4, 2), (2, 5, 3)])
 @pytest.mark.parametrize("memory", [1 << 27, 1], ids=["whole", "in segments"])
-def test_long_sentences_and_many_of_them(memory):
-    params = model(2, 3, 8)
+def test_long_sentences_and_many_of_them(sizes, memory):
+    params = model(sizes, 8)
     ids, offsets, missing = some_text(8, lengths=[3, 40, 1, 0, 25, *range(1, 20)])  # more than there are lanes
     found = exact(params, (ids, offsets, missing), memory=memory)
     for i, (a, b) in enumerate(zip(offsets[:-1], offsets[1:], strict=True)):
@@ -164,7 +183,7 @@ def test_backward_messages_beyond_float32_are_done_in_float64():
 
 
 def test_one_layer_is_a_hidden_markov_model():
-    params = model(1, 4, 9)
+    params = model((4,), 9)
     ids, offsets, missing = some_text(9)
     scores = np.log(flat_hmm(*params)[2].T[ids])
     scores[missing] = 0
@@ -179,11 +198,36 @@ def test_one_layer_is_a_hidden_markov_model():
     assert_allclose(found.pairs[0], truth.pairs, rtol=0, atol=1e-11)
 
 
+@pytest.mark.parametrize(("sizes", "place"), [((1, 3), 0), ((3, 1), 1), ((2, 1, 3), 1)])
 @pytest.mark.parametrize("how", ["exact", *BOUNDS])
-def test_permuted_layers_permute_the_results(how):
-    params = model(3, 2, 7)
+def test_a_layer_of_one_state_says_nothing(how, sizes, place):
+    """It gives each word a weight, in all joint states alike: without it, another layer can have that weight."""
+    params, text = model(sizes, 9), some_text(9)
+    others = [m for m in range(len(sizes)) if m != place]
+    theta = params.theta[:, others].copy()
+    theta[:, 0] += params.theta[:, place, :1]
+    without = FactorialParams(params.initial[others], params.transition[others], theta)
+    assert without.sizes == tuple(sizes[m] for m in others)
+    if how == "exact":
+        a, b = exact(params, text), exact(without, text)
+        assert_allclose(a.log_likelihood, b.log_likelihood, rtol=1e-5)
+        assert_allclose(a.visits, b.visits, rtol=0, atol=1e-4)
+        assert_allclose(a.gamma[:, others], b.gamma, rtol=0, atol=1e-5)
+        assert_allclose(a.pairs[others], b.pairs, rtol=0, atol=1e-4)
+        assert_allclose(a.gamma[:, place, 0], 1, rtol=1e-5)
+    else:
+        a, b = (chains(p, text, bound=how, max_sweeps=300, tol=0.0) for p in (params, without))
+        assert_allclose(a.bound, b.bound, rtol=0, atol=1e-4)
+        assert_allclose(a.gamma[others], b.gamma, rtol=0, atol=5e-3)
+
+
+@pytest.mark.parametrize("sizes", [(2, 2, 2), (3, 1, 2)])
+@pytest.mark.parametrize("how", ["exact", *BOUNDS])
+def test_permuted_layers_permute_the_results(how, sizes):
+    params = model(sizes, 7)
     order = [2, 0, 1]
     other = FactorialParams(params.initial[order], params.transition[order], params.theta[:, order])
+    assert other.sizes == tuple(sizes[m] for m in order)
     text = some_text(7)
     if how == "exact":
         a, b = exact(params, text), exact(other, text)
@@ -196,14 +240,14 @@ def test_permuted_layers_permute_the_results(how):
         assert_allclose(b.gamma, a.gamma[order], rtol=0, atol=5e-3)
 
 
-@pytest.mark.parametrize(("M", "K", "V"), SIZES)
-def test_joint_viterbi_against_all_paths(M, K, V):
-    params = model(M, K, V, scale=1.5)
+@pytest.mark.parametrize(("sizes", "V"), SIZES, ids=IDS)
+def test_joint_viterbi_against_all_paths(sizes, V):
+    params = model(sizes, V, scale=1.5)
     ids, offsets, missing = flat(SENTENCES)
     e = emission(params.theta)
     codes, log_prob = joint_viterbi(ids, offsets, missing, params, e, log_normalizer(e))
-    states = codes_to_states(codes, M, K)
-    assert_array_equal(states_to_codes(states, K), codes)
+    states = codes_to_states(codes, sizes)
+    assert_array_equal(states_to_codes(states, sizes), codes)
     for i, words in enumerate(SENTENCES):
         if words:
             truth = enumerate_paths(words, *params)
@@ -211,17 +255,21 @@ def test_joint_viterbi_against_all_paths(M, K, V):
             assert_array_equal(states[offsets[i] : offsets[i + 1]], truth["best_path"])
 
 
-@pytest.mark.parametrize(("M", "K"), [(2, 17), (3, 4), (2, 3)])  # layers wide enough for loops on vectors, and not
-def test_joint_viterbi_is_that_of_the_product_chain(M, K):
-    params = model(M, K, 5, scale=1.5)
+# layers wide enough for loops on vectors, and not
+@pytest.mark.parametrize("sizes", [(17, 17), (4, 4, 4), (3, 3), (17, 3), (3, 17), (2, 18, 5)])
+def test_joint_viterbi_is_that_of_the_product_chain(sizes):
+    params = model(sizes, 5, scale=1.5)
     ids, offsets, missing = flat(SENTENCES)
     e = emission(params.theta)
     log_norm = log_normalizer(e)
     codes, log_prob = joint_viterbi(ids, offsets, missing, params, e, log_norm)
-    parts = codes_to_states(np.arange(K**M), M, K)
-    obs = np.stack([np.log(e.factors[w])[np.arange(M), parts].sum(axis=1) - log_norm + e.log_base[w] for w in ids])
+    parts = codes_to_states(np.arange(params.n_joint), sizes)
+    assert parts.tolist() == [list(s) for s in joint_states(sizes)]
+    layers = np.arange(len(sizes))
+    obs = np.stack([np.log(e.factors[w][layers, parts]).sum(axis=1) - log_norm + e.log_base[w] for w in ids])
     obs[missing] = 0.0
-    initial, transition = functools.reduce(np.kron, params.initial), functools.reduce(np.kron, params.transition)
+    initials, transitions, _ = zip(*map(params.layer, layers), strict=True)
+    initial, transition = functools.reduce(np.kron, initials), functools.reduce(np.kron, transitions)
     path, total = viterbi_logs(obs, offsets, initial, transition)
     assert_array_equal(codes, path)
     assert_allclose(log_prob, total, rtol=1e-10)
@@ -235,18 +283,22 @@ def bound_by_definition(params, found, text, bound):
     ids, _, missing = text
     M = params.n_layers
     total = 0.0
+    theta = np.where(params.theta > -np.inf, params.theta, 0.0)  # of what is missing gamma is 0
     for m in range(M):
-        again = forward_backward_logs(found.scores[m], np.array([0, len(ids)]), params.initial[m], params.transition[m])
-        total += again.log_likelihood[0] - (again.gamma * found.scores[m]).sum()  # E log p(s^m) + entropy of the chain
-        total += sum((found.gamma[m, t] * params.theta[w, m]).sum() for t, w in enumerate(ids) if not missing[t])
-    log_Z = [logsumexp(sum(params.theta[:, m, s[m]] for m in range(M))) for s in joint_states(M, params.n_states)]
+        initial, transition, _ = params.layer(m)
+        scores = found.scores[m, :, : len(initial)]
+        again = forward_backward_logs(scores, np.array([0, len(ids)]), initial, transition)
+        total += again.log_likelihood[0] - (again.gamma * scores).sum()  # E log p(s^m) + entropy of the chain
+        total += sum((found.gamma[m, t] * theta[w, m]).sum() for t, w in enumerate(ids) if not missing[t])
+    assert (found.gamma.transpose(1, 0, 2)[:, params.theta[0] == -np.inf] == 0).all()
+    log_Z = [logsumexp(sum(params.theta[:, m, s[m]] for m in range(M))) for s in joint_states(params.sizes)]
     for t in np.flatnonzero(~missing):
         gamma = found.gamma[:, t]
         a = np.zeros_like(gamma)
         if bound == "tilted":
-            a = found.scores[:, t] - params.theta[ids[t]]
+            a = found.scores[:, t] - theta[ids[t]]
         if bound == "mean_field":
-            joint = [np.prod([gamma[m, s[m]] for m in range(M)]) for s in joint_states(M, params.n_states)]
+            joint = [np.prod([gamma[m, s[m]] for m in range(M)]) for s in joint_states(params.sizes)]
             total -= np.dot(joint, log_Z)
         else:
             inside = np.log(np.prod([np.exp(params.theta[:, m] + a[m]) @ gamma[m] for m in range(M)], axis=0).sum())
@@ -255,18 +307,22 @@ def bound_by_definition(params, found, text, bound):
 
 
 @pytest.mark.parametrize("bound", BOUNDS)
-@pytest.mark.parametrize("seed", range(3))
-def test_the_bound_is_what_it_is_defined_to_be(bound, seed):
-    params = model(3, 2, 6, seed)
+@pytest.mark.parametrize(
+    ("seed", "sizes"), [(0, (2, 2, 2)), (1, (2, 2, 2)), (2, (2, 2, 2)), (3, (3, 2)), (4, (2, 4, 1))]
+)
+def test_the_bound_is_what_it_is_defined_to_be(bound, seed, sizes):
+    params = model(sizes, 6, seed)
     text = some_text(6, seed, lengths=[9], missing=0.2)
     found = chains(params, text, bound=bound, max_sweeps=2, tol=0.0)
     assert_allclose(found.bound[0], bound_by_definition(params, found, text, bound), rtol=1e-5)
 
 
 @pytest.mark.parametrize("bound", BOUNDS)
-@pytest.mark.parametrize("seed", range(5))
-def test_the_bound_rises_to_at_most_the_truth(bound, seed):
-    params = model(2 + seed % 2, 2 + seed % 3, 12, seed, scale=2.0)
+@pytest.mark.parametrize(
+    ("seed", "sizes"), list(enumerate([(2, 2), (3, 3, 3), (4, 4), (2, 2, 2), (3, 3), (5, 2), (2, 4, 3), (1, 4)]))
+)
+def test_the_bound_rises_to_at_most_the_truth(bound, seed, sizes):
+    params = model(sizes, 12, seed, scale=2.0)
     text = some_text(12, seed)
     truth = exact(params, text, dtype=np.float64).log_likelihood
     before = np.full(len(truth), -np.inf)
@@ -278,7 +334,7 @@ def test_the_bound_rises_to_at_most_the_truth(bound, seed):
 
 
 def test_tilted_is_tighter_than_jensen_and_mean_field_tighter_still():
-    params = model(3, 3, 40)
+    params = model((3, 3, 3), 40)
     text = some_text(40)
     jensen, tilted, mean_field = (
         chains(params, text, bound=b, max_sweeps=30).bound.sum() for b in ("jensen", "tilted", "mean_field")
@@ -288,7 +344,7 @@ def test_tilted_is_tighter_than_jensen_and_mean_field_tighter_still():
 
 @pytest.mark.parametrize("bound", BOUNDS)
 def test_a_sentence_does_not_depend_on_its_company(bound):
-    params = model(2, 3, 30)
+    params = model((3, 3), 30)
     ids, offsets, missing = some_text(30)
     together = chains(params, (ids, offsets, missing), bound=bound)
     assert len(set(together.n_sweeps.tolist())) > 1  # each stops by itself
@@ -298,17 +354,19 @@ def test_a_sentence_does_not_depend_on_its_company(bound):
         assert_allclose(alone.gamma, together.gamma[:, a:b], rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("sizes", [(2, 2, 2), (3, 2, 4)])
 @pytest.mark.parametrize("bound", ["tilted", "jensen"])
-def test_what_the_bound_expects_is_its_gradient(bound):
+def test_what_the_bound_expects_is_its_gradient(bound, sizes):
     """Σ_t log Σ_Y Π_m Σ_k w e^θ at fixed weights, by finite differences in θ; in several tiles of words."""
-    params = model(3, 2, 600, scale=0.7)
+    params = model(sizes, 600, scale=0.7)
     ids, offsets, missing = some_text(600, lengths=[9, 1, 30], missing=0.1)
     found = chains(params, (ids, offsets, missing), bound=bound)
     seen = ~missing
     table = WordTable.of(emission(params.theta))
     expected = expected_by_bound(found, seen, table, 600)
     assert_allclose(expected.sum(axis=(0, 2)), seen.sum(), rtol=1e-4)
-    a = np.where(seen[None, :, None], found.scores - params.theta[ids].transpose(1, 0, 2), 0)
+    theta = np.where(params.theta > -np.inf, params.theta, 0.0)
+    a = np.where(seen[None, :, None], found.scores - theta[ids].transpose(1, 0, 2), 0)
     weights = found.gamma * np.exp(a if bound == "tilted" else 0 * a)
 
     def log_sums(theta):
@@ -322,17 +380,20 @@ def test_what_the_bound_expects_is_its_gradient(bound):
         assert_allclose(expected[place], slope, rtol=1e-3, atol=1e-6)
 
 
-@pytest.mark.parametrize(("M", "K"), [(1, 3), (2, 3), (3, 4), (4, 2)])
-def test_mean_field_tables(M, K):
+@pytest.mark.parametrize("sizes", [(3,), (3, 3), (4, 4, 4), (2, 2, 2, 2), (4, 2), (2, 5), (3, 1, 4), (2, 3, 4, 5)])
+def test_mean_field_tables(sizes):
     rng = np.random.default_rng(0)
-    N = 70  # more than the lanes
-    gamma, table = rng.dirichlet(np.ones(K), (N, M)).astype(np.float32), rng.standard_normal(K**M).astype(np.float32)
-    states = np.array(joint_states(M, K))
+    M, N = len(sizes), 70  # more tokens than lanes
+    gamma = np.zeros((N, M, max(sizes)), dtype=np.float32)
+    for m, k in enumerate(sizes):
+        gamma[:, m, :k] = rng.dirichlet(np.ones(k), N)
+    states = np.array(joint_states(sizes))
+    table = rng.standard_normal(len(states)).astype(np.float32)
     joint = np.prod([gamma[:, m, states[:, m]] for m in range(M)], axis=0)
-    assert_allclose(joint_visits(gamma), joint.sum(axis=0), rtol=1e-4)
+    assert_allclose(joint_visits(gamma, sizes), joint.sum(axis=0), rtol=1e-4)
     for layer in range(M):
-        out = np.empty((N, K))
-        expect_log_norm(gamma, table, layer, out)
-        others = np.prod([gamma[:, m, states[:, m]] for m in range(M) if m != layer] or [np.ones((N, K**M))], axis=0)
-        wanted = np.stack([(others * table)[:, states[:, layer] == k].sum(axis=1) for k in range(K)], axis=1)
+        out = np.empty((N, sizes[layer]))
+        expect_log_norm(gamma, np.array(sizes), table, layer, out)
+        others = np.prod([gamma[:, m, states[:, m]] for m in range(M) if m != layer] or [np.ones(joint.shape)], axis=0)
+        wanted = np.stack([(others * table)[:, states[:, layer] == k].sum(axis=1) for k in range(sizes[layer])], axis=1)
         assert_allclose(out, wanted, rtol=0, atol=1e-5)

@@ -105,7 +105,7 @@ def test_smoothed_em_never_lowers_the_penalised_likelihood():
         values.append(stats.log_likelihood + prior)
         params = m_step(stats, params, smoothing=smoothing, n_passes=1)
     assert np.diff(values).min() > -1e-3 and values[-1] > values[0] + 5
-    words, visits = smoothed(np.zeros((V, 2, 3)), np.zeros(joint), smoothing)
+    words, visits = smoothed(np.zeros((V, 2, 3)), np.zeros(joint), smoothing, (3, 3))
     assert_allclose([words[:, 0].sum(), words[:, 1].sum()], visits.sum(), rtol=1e-12)
 
 
@@ -130,7 +130,7 @@ def test_scaling_and_gradient_agree_where_they_end():
     stats = FactorialInference(start(2, 2, V=8), InferenceSettings(True))(small_text(8))
     theta = start(2, 2, V=8, seed=1).theta
     once, often = (scale_layers(stats.words, stats.visits, theta, 0.1, n) for n in (1, 400))
-    words, visits = smoothed(stats.words, stats.visits, 0.1)
+    words, visits = smoothed(stats.words, stats.visits, 0.1, (2, 2))
     values = [word_objective(t, words, visits) for t in (theta, once, often)]
     assert values[0] < values[1] <= values[2]
     climbed = maximize_words(words, visits, theta)
@@ -261,7 +261,7 @@ def test_words_alone_say_where_their_tokens_are():
     usual = [np.linalg.matrix_power(A, 200)[0] for A in params.transition]
     emit = flat_hmm(*params)[2]  # (joint, V)
     wanted = np.zeros((7, 2, 3))
-    for code, s in enumerate(joint_states(2, 3)):
+    for code, s in enumerate(joint_states((3, 3))):
         for m in range(2):
             wanted[:, m, s[m]] += usual[0][s[0]] * usual[1][s[1]] * emit[code]
     wanted /= wanted.sum(axis=2, keepdims=True)
@@ -492,7 +492,7 @@ def test_layers_start_from_different_directions():
     counts = LagCounts.from_corpus(Corpus.from_sentences(text), lags=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("undertow.models.factorial.init.N_DIRECTIONS", 2)
-        one, two = subspace_clusters(counts, 2, 3, SameDraws(np.random.PCG64(0)))
+        one, two = subspace_clusters(counts, (3, 3), SameDraws(np.random.PCG64(0)))
     same = {(a, b) for a, b in zip(one.tolist(), two.tolist(), strict=True)}
     assert len(set(one.tolist())) == len(set(two.tolist())) == 3 and len(same) > 3  # not one the other's renaming
 

@@ -1,8 +1,8 @@
 """Exact inference in a factorial HMM: forward–backward over the joint states, one layer's transition at a time.
 
-A step through all layers costs M K^{M+1} multiply-adds instead of K^{2M}, and only the observed word is read: Z(s) is
-a table. LANES sentences of similar length run side by side, one in each lane of the vectors; after its end a sentence
-is padded with missing words, which leaves β = 1.
+With J = ∏ K_m joint states a step through all layers costs J Σ K_m multiply-adds instead of J², and only the observed
+word is read: Z(s) is a table. LANES sentences of similar length run side by side, one in each lane of the vectors;
+after its end a sentence is padded with missing words, which leaves β = 1.
 
 The expected transitions of layer m combine layers before m at the new token with layers after m at the old one:
 ξ^m(i, j) = A^m_ij Σ_rest L_m(…, i, …) R_m(…, j, …), where L_m is α pushed through the layers before m and R_m is
@@ -11,6 +11,7 @@ p(y|·)β pulled through the layers after m. Both are intermediate results of pu
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,13 +29,15 @@ TINY = {np.dtype(np.float32): 1e-25, np.dtype(np.float64): 1e-250}  # a scale be
 
 
 class Work(NamedTuple):
-    """Scratch of one group of sentences."""
+    """Scratch of one group of sentences, and how the joint states lie in it: J of them, J/K_1 for each of layer 1."""
 
-    outer: NDArray[Any]  # (K, lanes) the words' factors of the first layer
-    inner: NDArray[Any]  # (K^{M−1}, lanes) products of the others
-    pushed: NDArray[Any]  # (K^M · lanes,)
-    slabs: NDArray[Any]  # (2, K^{M−1} · lanes)
-    pulled: NDArray[Any]  # (M, K^{M−1} · lanes) R_m within a slab
+    sizes: I64  # (M,) states of each layer, K_m
+    behind: I64  # (M,) joint states of the layers after it
+    outer: NDArray[Any]  # (K_1, lanes) the words' factors of the first layer
+    inner: NDArray[Any]  # (J/K_1, lanes) products of the others
+    pushed: NDArray[Any]  # (J · lanes,)
+    slabs: NDArray[Any]  # (2, J/K_1 · lanes)
+    pulled: NDArray[Any]  # (M, J/K_1 · lanes) R_m within a slab
     step: NDArray[Any]  # (M, K, K)
     marginal: NDArray[Any]  # (M, K, lanes)
 
@@ -45,7 +48,7 @@ class ExactPosterior(NamedTuple):
     log_likelihood: F64  # (n_sentences,)
     token_logs: F64  # (N,) log p(y_t | y_<t); 0 for a missing token
     gamma: NDArray[Any]  # (N, M, K) p(s^m_t = k | sentence)
-    visits: F64  # (K^M,) Σ over observed tokens of the joint posterior
+    visits: F64  # (J,) Σ over observed tokens of the joint posterior
     first: F64  # (M, K)
     pairs: F64  # (M, K, K)
 
@@ -63,10 +66,11 @@ def _apply(
     """
     vector = VECTOR_BYTES // source.itemsize
     row = LANES * n_behind
-    W, w_row, w_in = A.reshape(-1), 1, K
+    width = A.shape[2]
+    W, w_row, w_in = A.reshape(-1), 1, width
     if transposed:
-        w_row, w_in = K, 1
-    w0 = m * K * K
+        w_row, w_in = width, 1
+    w0 = m * width * width
     if n_behind == 1:  # the vectors of all a at once
         for h in range(0, LANES, vector):
             mix(W, w0, w_row, w_in, source, s0 + h, row, K * row, target, t0 + h, row, K * row, K, K, n_before)
@@ -77,16 +81,16 @@ def _apply(
 
 
 @njit(cache=True, nogil=True)
-def _look_up(words: Any, factors: Any, outer: Any, inner: Any) -> None:
+def _look_up(words: Any, factors: Any, sizes: Any, outer: Any, inner: Any) -> None:
     """Factors of the words: outer[k, l] of the first layer, inner[r, l] of the others; missing 1, ended 0."""
-    _, M, K = factors.shape
     for l in range(LANES):
         y = words[l]
-        for k in range(K):
+        for k in range(sizes[0]):
             outer[k, l] = factors[y, 0, k] if y >= 0 else (1.0 if y == MISSING else 0.0)
         inner[0, l] = 1.0
     size = 1
-    for m in range(1, M):
+    for m in range(1, len(sizes)):
+        K = sizes[m]
         for s in range(size - 1, -1, -1):  # backwards, as the result overwrites the input
             for k in range(K - 1, -1, -1):
                 for l in range(LANES):
@@ -117,15 +121,14 @@ def _weigh(
 
 
 @njit(cache=True, nogil=True)
-def _start(initial: Any, alpha: Any) -> None:
+def _start(initial: Any, sizes: Any, alpha: Any) -> None:
     """alpha[s, l] = Π_m initial[m, s_m]."""
-    M, K = initial.shape
-    for s in range(K**M):
+    for s in range(len(alpha) // LANES):
         p = 1.0
         code = s
-        for m in range(M - 1, -1, -1):
-            p *= initial[m, code % K]
-            code //= K
+        for m in range(len(sizes) - 1, -1, -1):
+            p *= initial[m, code % sizes[m]]
+            code //= sizes[m]
         for l in range(LANES):
             alpha[s * LANES + l] = p
 
@@ -148,18 +151,18 @@ def _forward(
 
     α = α̂ · scale is the filtered distribution; the scale of a token is applied with the emission of the next.
     """
-    M, K = initial.shape
-    n = K ** (M - 1)
+    sizes, behind = work.sizes, work.behind
+    K, n = sizes[0], behind[0]
     slab = n * LANES
     outer, inner = work.outer, work.inner
     least = 1.0
     for t in range(start, stop):
         here = alpha[t - start + 1]
         if t == 0:
-            _start(initial, here)
+            _start(initial, sizes, here)
         else:
             _apply(alpha[t - start], 0, work.pushed, 0, A, 0, False, 1, K, n)
-        _look_up(words[t], factors, outer, inner)
+        _look_up(words[t], factors, sizes, outer, inner)
         if t > 0:
             for k in range(K):
                 for l in range(LANES):
@@ -171,9 +174,9 @@ def _forward(
                 _weigh(target, target, words[t], outer, inner, inverse_norm, k, total)
             else:
                 source = work.pushed[k * slab : (k + 1) * slab]
-                for m in range(1, M):
+                for m in range(1, len(sizes)):
                     other = work.slabs[m % 2]
-                    _apply(source, 0, other, 0, A, m, False, K ** (m - 1), K, K ** (M - 1 - m))
+                    _apply(source, 0, other, 0, A, m, False, n // (sizes[m] * behind[m]), sizes[m], behind[m])
                     source = other
                 _weigh(source, target, words[t], outer, inner, inverse_norm, k, total)
         for l in range(LANES):
@@ -189,15 +192,14 @@ def _forward(
 @njit(cache=True, nogil=True)
 def _count_place(alpha: Any, beta: Any, words: Any, work: Any, visits: Any) -> None:
     """The posterior of one token: the joint one is added to visits, that of each layer written to work.marginal."""
-    M, K, _ = work.marginal.shape
-    n = K ** (M - 1)
+    sizes, n = work.sizes, work.behind[0]
     marginal, inner = work.marginal, work.inner
     marginal[:] = 0
     inner[:] = 0
     seen = np.empty(LANES, dtype=alpha.dtype)
     for l in range(LANES):
         seen[l] = 1.0 if words[l] >= 0 else 0.0
-    for k in range(K):
+    for k in range(sizes[0]):
         for r in range(n):
             place = (k * n + r) * LANES
             for l in range(LANES):
@@ -206,7 +208,8 @@ def _count_place(alpha: Any, beta: Any, words: Any, work: Any, visits: Any) -> N
                 marginal[0, k, l] += p
                 visits[place + l] += seen[l] * p
     size = n
-    for m in range(M - 1, 0, -1):
+    for m in range(len(sizes) - 1, 0, -1):
+        K = sizes[m]
         size //= K
         for s in range(size):
             for k in range(K):
@@ -236,12 +239,12 @@ def _step_back(
 
     For each state of the first layer: R_{M−1} = p(y|·) β', pulled to R_0; L_1 = α̂ pushed through the first layer.
     """
-    _, M, K = factors.shape
-    n = K ** (M - 1)
+    sizes, behind = work.sizes, work.behind
+    M, K, n, width = len(sizes), sizes[0], behind[0], A.shape[2]
     slab = n * LANES
     vector = VECTOR_BYTES // alpha.itemsize
     outer, inner, step = work.outer, work.inner, work.step
-    _look_up(words[t], factors, outer, inner)
+    _look_up(words[t], factors, sizes, outer, inner)
     for k in range(K):
         for l in range(LANES):
             outer[k, l] *= scale[t - 1, l]
@@ -253,21 +256,23 @@ def _step_back(
         here = beta[k * slab : (k + 1) * slab]
         _weigh(here, work.pulled[M - 1], words[t], outer, inner, inverse_norm, k, unused)
         for m in range(M - 1, 0, -1):
-            _apply(work.pulled[m], 0, work.pulled[m - 1], 0, A, m, True, K ** (m - 1), K, K ** (M - 1 - m))
+            before = n // (sizes[m] * behind[m])
+            _apply(work.pulled[m], 0, work.pulled[m - 1], 0, A, m, True, before, sizes[m], behind[m])
         here[:] = work.pulled[0]  # R_0: β is no longer needed in this slab
         left = work.pushed[k * slab : (k + 1) * slab]
         for m in range(1, M):
-            row = LANES * K ** (M - 1 - m)
-            dots(left, 0, row, work.pulled[m], 0, row, step.reshape(-1), m * K * K, K, K, K,
-                 K ** (m - 1), K * row, row // vector)  # fmt: skip
+            size, row = sizes[m], LANES * behind[m]
+            before = n // (size * behind[m])
+            dots(left, 0, row, work.pulled[m], 0, row, step.reshape(-1), m * width * width, width, size, size,
+                 before, size * row, row // vector)  # fmt: skip
             if m < M - 1:
                 other = work.slabs[m % 2]
-                _apply(left, 0, other, 0, A, m, False, K ** (m - 1), K, K ** (M - 1 - m))
+                _apply(left, 0, other, 0, A, m, False, before, size, behind[m])
                 left = other
-    dots(alpha, 0, slab, beta, 0, slab, step.reshape(-1), 0, K, K, K, 1, 0, slab // vector)
+    dots(alpha, 0, slab, beta, 0, slab, step.reshape(-1), 0, width, K, K, 1, 0, slab // vector)
     for m in range(M):
-        for i in range(K):
-            for j in range(K):
+        for i in range(sizes[m]):
+            for j in range(sizes[m]):
                 pairs[m, i, j] += A[m, i, j] * step[m, i, j]
     work.pushed[:] = beta
     _apply(work.pushed, 0, beta, 0, A, 0, True, 1, K, n)
@@ -296,11 +301,11 @@ def _group(
     """Forward and optionally backward over sentences, one in each lane; statistics are added, gamma is written.
 
     words (T, lanes) ids, MISSING or ENDED; rows (lanes,) first row of each sentence in gamma; alpha (segment + 1,
-    K^M · lanes); keep (n_segments, K^M · lanes) the α̂ before each segment. Returns the smallest sum.
+    J · lanes); keep (n_segments, J · lanes) the α̂ before each segment. Returns the smallest sum.
     """
-    M, K = initial.shape
+    sizes = work.sizes
     T = len(words)
-    n_joint = K**M
+    n_joint = len(visits)
     segment = len(alpha) - 1
     n_segments = len(keep)
     beta = np.zeros(n_joint * LANES, dtype=alpha.dtype)
@@ -332,8 +337,8 @@ def _group(
             _count_place(alpha[t - start + 1], beta, words[t], work, seen)
             for l in range(LANES):
                 if t < lengths[l]:
-                    for m in range(M):
-                        for k in range(K):
+                    for m in range(len(sizes)):
+                        for k in range(sizes[m]):
                             gamma[rows[l] + t, m, k] = work.marginal[m, k, l]
                             if t == 0:
                                 first[m, k] += work.marginal[m, k, l]
@@ -373,8 +378,8 @@ def exact_posterior(
     out = ExactPosterior(
         np.zeros(len(lengths)),
         np.zeros(len(words)),
-        np.empty((len(words) if backward else 0, M, K), dtype=dtype),
-        np.zeros(K**M),
+        np.zeros((len(words) if backward else 0, M, K), dtype=dtype),
+        np.zeros(len(log_norm)),
         np.zeros((M, K)),
         np.zeros((M, K, K)),
     )
@@ -391,7 +396,7 @@ def exact_posterior(
                 offsets,
                 group,
                 params,
-                e.factors,
+                e,
                 inverse_norm,
                 out.token_logs,
                 out.gamma,
@@ -414,7 +419,7 @@ def _run_group(
     offsets: I64,
     group: I64,
     params: FactorialParams,
-    factors: F64,
+    e: Emission,
     inverse_norm: F64,
     token_logs: F64,
     gamma: NDArray[Any],
@@ -430,13 +435,16 @@ def _run_group(
     table = np.full((T, LANES), ENDED, dtype=np.int64)  # padded, not packed: a vector has all lanes in every step
     for l in range(len(group)):
         table[: lengths[l], l] = words[rows[l] : rows[l] + lengths[l]]
-    size, slab = K**M * LANES, K ** (M - 1) * LANES
+    sizes = np.array(e.sizes, dtype=np.int64)
+    behind = np.array([prod(e.sizes[m + 1 :]) for m in range(M)], dtype=np.int64)
+    size, slab = e.n_joint * LANES, int(behind[0]) * LANES
     segment = int(np.clip(memory // (size * dtype.itemsize), 8, max(8, T)))
-    shapes = ((K, LANES), (slab // LANES, LANES), (size,), (2, slab), (M, slab), (M, K, K), (M, K, LANES))
-    work = Work(*(np.empty(shape, dtype=dtype) for shape in shapes))
-    part = ExactPosterior(np.zeros(LANES), token_logs, gamma, np.zeros(K**M), np.zeros((M, K)), np.zeros((M, K, K)))
+    shapes = ((e.sizes[0], LANES), (slab // LANES, LANES), (size,), (2, slab), (M, slab), (M, K, K), (M, K, LANES))
+    work = Work(sizes, behind, *(np.empty(shape, dtype=dtype) for shape in shapes))
+    sums = np.zeros(e.n_joint), np.zeros((M, K)), np.zeros((M, K, K))
+    part = ExactPosterior(np.zeros(LANES), token_logs, gamma, *sums)
     least = _group(
-        table, lengths, rows, factors, inverse_norm.astype(dtype), params.initial, params.transition.astype(dtype),
+        table, lengths, rows, e.factors, inverse_norm.astype(dtype), params.initial, params.transition.astype(dtype),
         np.zeros((segment + 1, size), dtype=dtype), np.empty((-(-T // segment), size), dtype=dtype), work,
         gamma, part.visits, part.first, part.pairs, part.log_likelihood, token_logs, backward,
     )  # fmt: skip

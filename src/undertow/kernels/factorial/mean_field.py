@@ -1,12 +1,13 @@
 """E log Z(s) under independent layers, from a table of log Z over the joint states.
 
-With a table of K^M numbers, Σ_s log Z(s) Π_m γ_m(s_m) costs K^M multiply-adds per token, whatever the vocabulary.
+With a table of J = ∏ K_m numbers, Σ_s log Z(s) Π_m γ_m(s_m) costs J multiply-adds per token, whatever the vocabulary.
 LANES tokens are processed side by side; the first contraction, nearly all of the work, is a product of the table with
 their posteriors.
 """
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from undertow.kernels.factorial.row_products import VECTOR_BYTES, dots, mix
+from undertow.kernels.factorial.words import Sizes
 from undertow.kernels.types import F32, F64
 
 LANES = 64  # four vectors: each number of the table is loaded once for all of them
@@ -46,70 +48,72 @@ def _contract(source: Any, target: Any, n_before: Any, K: Any, n_behind: Any, we
 
 
 @njit(cache=True, nogil=True)
-def expect_log_norm(gamma: Any, table: Any, layer: Any, out: Any) -> None:
-    """E[log Z | state of a layer] with the other layers distributed as gamma (N, M, K).
+def expect_log_norm(gamma: Any, sizes: Any, table: Any, layer: Any, out: Any) -> None:
+    """E[log Z | state of a layer] with the other layers, of these sizes, distributed as gamma (N, M, K).
 
     Equivalent to `out[t, k] = Σ_{s: s_layer = k} table[s] Π_{m≠layer} gamma[t, m, s_m]`.
     """
-    N, M, K = gamma.shape
+    N, M, width = gamma.shape
     if M == 1:
         for t in range(N):
             out[t] = table
         return
-    n = K ** (M - 1)
+    whole = layer < M - 1  # contract the last layer first, or the first one if `layer` is the last
+    contracted = M - 1 if whole else 0
+    K = sizes[contracted]
+    n = len(table) // K
     vector = VECTOR_BYTES // table.itemsize
-    lanes = np.empty((M, K, LANES), dtype=table.dtype)
+    lanes = np.empty((M, width, LANES), dtype=table.dtype)
     work = np.empty(n * LANES, dtype=table.dtype)
     for t in range(0, N, LANES):
         _into_lanes(gamma, t, lanes)
-        whole = layer < M - 1  # contract the last layer first, or the first one if `layer` is the last
-        m = M - 1 if whole else 0
         w_row, w_in = (K, 1) if whole else (1, n)
-        mix(table, 0, w_row, w_in, lanes.reshape(-1), m * K * LANES, LANES, vector, work, 0, LANES, vector, n, K,
-            LANES // vector)  # fmt: skip
+        mix(table, 0, w_row, w_in, lanes.reshape(-1), contracted * width * LANES, LANES, vector,
+            work, 0, LANES, vector, n, K, LANES // vector)  # fmt: skip
         behind = n
         for m in range(M - 2, layer, -1):
-            behind //= K
-            _contract(work, work, behind, K, 1, lanes[m])
+            behind //= sizes[m]
+            _contract(work, work, behind, sizes[m], 1, lanes[m])
         first = 0 if whole else 1
         for m in range(first, layer):
-            behind //= K
-            _contract(work, work, 1, K, behind, lanes[m])
+            behind //= sizes[m]
+            _contract(work, work, 1, sizes[m], behind, lanes[m])
         for l in range(min(LANES, N - t)):
-            for k in range(K):
+            for k in range(sizes[layer]):
                 out[t + l, k] = work[k * LANES + l]
 
 
 @njit(cache=True, nogil=True)
-def _add_visits(gamma: Any, visits: Any) -> None:
+def _add_visits(gamma: Any, sizes: Any, visits: Any) -> None:
     """Equivalent to `visits[s] += Σ_t Π_m gamma[t, m, s_m]`."""
-    N, M, K = gamma.shape
-    n = K ** (M - 1)
+    N, M, width = gamma.shape
+    last = sizes[M - 1]
+    n = len(visits) // last
     vector = VECTOR_BYTES // gamma.itemsize
-    lanes = np.empty((M, K, LANES), dtype=gamma.dtype)
+    lanes = np.empty((M, width, LANES), dtype=gamma.dtype)
     left = np.empty((n, LANES), dtype=gamma.dtype)
-    some = np.zeros(n * K, dtype=gamma.dtype)
+    some = np.zeros(n * last, dtype=gamma.dtype)
     for t in range(0, N, LANES):
         _into_lanes(gamma, t, lanes)
         left[0] = 1.0
         size = 1
         for m in range(M - 1):
+            K = sizes[m]
             for s in range(size - 1, -1, -1):
                 for k in range(K - 1, -1, -1):
                     for l in range(LANES):
                         left[s * K + k, l] = left[s, l] * lanes[m, k, l]
             size *= K
-        dots(left.reshape(-1), 0, LANES, lanes.reshape(-1), (M - 1) * K * LANES, LANES, some, 0, K, n, K,
+        dots(left.reshape(-1), 0, LANES, lanes.reshape(-1), (M - 1) * width * LANES, LANES, some, 0, last, n, last,
              1, 0, LANES // vector)  # fmt: skip
         if t % (16 * LANES) == 15 * LANES or t + LANES >= N:  # float32 sums of at most 1,024 tokens
-            for s in range(n * K):
+            for s in range(n * last):
                 visits[s] += some[s]
                 some[s] = 0.0
 
 
-def joint_visits(gamma: F32) -> F64:
-    """(K^M,) expected visits of the joint states, for tokens with independent layers gamma (N, M, K)."""
-    _, M, K = gamma.shape
-    visits: NDArray[Any] = np.zeros(K**M)
-    _add_visits(np.ascontiguousarray(gamma, dtype=np.float32), visits)
+def joint_visits(gamma: F32, sizes: Sizes) -> F64:
+    """(∏ K_m,) expected visits of the joint states, for tokens with independent layers gamma (N, M, K)."""
+    visits: NDArray[Any] = np.zeros(prod(sizes))
+    _add_visits(np.ascontiguousarray(gamma, dtype=np.float32), np.array(sizes, dtype=np.int64), visits)
     return visits

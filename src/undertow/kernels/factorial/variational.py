@@ -5,7 +5,7 @@ The posterior is approximated by independent layers; E log Z(s_t), which couples
 tilted   E log Z ≤ −Σ_mk γ_mk a_mk + log Σ_Y Π_m Σ_k γ_mk e^{θ_Ymk + a_mk}. The best a_m is −log c_m,
          c_mk = Σ_Y e^{θ_Ymk} Π_{n≠m} Σ_k' γ_nk' e^{θ_Ynk' + a_nk'}; the logarithm is then 0. Exact for one layer.
 jensen   E log Z ≤ log E Z: the paper's bound, corrected; the tilted one at a = 0.
-mean_field   no bound: E log Z itself, c_mk = E[log Z | s_m = k] from a table of K^M numbers (`mean_field.py`).
+mean_field   no bound: E log Z itself, c_mk = E[log Z | s_m = k] from a table of ∏ K_m numbers (`mean_field.py`).
 
 A layer's chain gets the scores φ_tmk = θ_{y_t,mk} − log c_tmk (tilted), θ − c/Σγc (jensen) or θ − c (mean_field), and
 is solved before the next layer is updated: then the bound never falls. The scores of a missing word are 0. Right after
@@ -15,6 +15,8 @@ log B); see `_bounds`.
 The sums over the vocabulary are fused (`_expect`): for one tile of tokens × words at a time, the product over the
 layers stays in cache, and no array of tokens × words exists. The products of the other layers are computed again for
 each layer: M² K multiply-adds per token and word instead of 2MK, but no memory traffic.
+
+Where layers have different sizes, arrays are as wide as the largest, and all numbers of missing states are 0.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from undertow.kernels.factorial.row_products import (
     mix_times,
     set_control_word,
 )
-from undertow.kernels.factorial.words import Emission, FactorialParams, log_normalizer
+from undertow.kernels.factorial.words import Emission, FactorialParams, existing, log_normalizer
 from undertow.kernels.types import F32, F64, I64
 
 BOUNDS = ("tilted", "jensen", "mean_field")
@@ -48,6 +50,7 @@ class WordTable(NamedTuple):
 
     base: F32  # (n_tiles, TILE_WORDS) B_y
     factors: F32  # (n_tiles, M, K, TILE_WORDS) E_ymk
+    sizes: I64  # (M,) states of each layer
 
     @classmethod
     def of(cls, e: Emission) -> WordTable:
@@ -57,7 +60,7 @@ class WordTable(NamedTuple):
         base, factors = np.zeros(n_tiles * width, dtype=np.float32), np.zeros((n_tiles * width, M, K), dtype=np.float32)
         base[:V], factors[:V] = np.exp(e.log_base), e.factors
         tiles = factors.reshape(n_tiles, width, M, K).transpose(0, 2, 3, 1)
-        return cls(base.reshape(n_tiles, width), np.ascontiguousarray(tiles))
+        return cls(base.reshape(n_tiles, width), np.ascontiguousarray(tiles), np.array(e.sizes, dtype=np.int64))
 
     def in_order(self, values: F64, n_words: int) -> F64:
         """(n_tiles, M, K, TILE_WORDS) numbers as (V, M, K)."""
@@ -79,7 +82,9 @@ class VariationalPosterior(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def _other_layers(weights: Any, t: Any, n: Any, base: Any, factors: Any, tile: Any, layer: Any, product: Any) -> None:
+def _other_layers(
+    weights: Any, t: Any, n: Any, base: Any, factors: Any, sizes: Any, tile: Any, layer: Any, product: Any
+) -> None:
     """Equivalent to `product[i, Y] = base[Y] Π_{m≠layer} Σ_k weights[t + i, m, k] factors[m, k, Y]` in a tile."""
     _, M, K = weights.shape
     width = base.shape[1]
@@ -90,9 +95,11 @@ def _other_layers(weights: Any, t: Any, n: Any, base: Any, factors: Any, tile: A
         if m != layer:
             w0, x0 = (t * M + m) * K, (tile * M + m) * K * width
             if fresh:
-                mix_times(flat_w, w0, M * K, flat_f, x0, width, flat_b, tile * width, 0, flat_p, 0, width, n, K, n_vec)
+                mix_times(flat_w, w0, M * K, flat_f, x0, width, flat_b, tile * width, 0, flat_p, 0, width, n,
+                          sizes[m], n_vec)  # fmt: skip
             else:
-                mix_times(flat_w, w0, M * K, flat_f, x0, width, flat_p, 0, width, flat_p, 0, width, n, K, n_vec)
+                mix_times(flat_w, w0, M * K, flat_f, x0, width, flat_p, 0, width, flat_p, 0, width, n,
+                          sizes[m], n_vec)  # fmt: skip
             fresh = False
     if fresh:
         for i in range(n):
@@ -100,12 +107,13 @@ def _other_layers(weights: Any, t: Any, n: Any, base: Any, factors: Any, tile: A
 
 
 @njit(cache=True, nogil=True)
-def _expect(weights: Any, base: Any, factors: Any, layer: Any, out: Any) -> None:
+def _expect(weights: Any, base: Any, factors: Any, sizes: Any, layer: Any, out: Any) -> None:
     """c of one layer for tokens with these weights (N, M, K).
 
     Equivalent to `out[t, k] = Σ_Y base[Y] factors[layer, k, Y] Π_{n≠layer} Σ_k' weights[t, n, k'] factors[n, k', Y]`.
     """
-    N, M, K = weights.shape
+    N, M, widest = weights.shape
+    K, row = sizes[layer], M * widest
     n_tiles, width = base.shape
     n_vec = width * base.itemsize // VECTOR_BYTES
     product = np.empty((TILE_TOKENS, width), dtype=base.dtype)
@@ -116,10 +124,10 @@ def _expect(weights: Any, base: Any, factors: Any, layer: Any, out: Any) -> None
     for tile in range(n_tiles):
         for t in range(0, N, TILE_TOKENS):
             n = min(TILE_TOKENS, N - t)
-            _other_layers(weights, t, n, base, factors, tile, layer, product)
+            _other_layers(weights, t, n, base, factors, sizes, tile, layer, product)
             sums[:] = 0
-            dots(product.reshape(-1), 0, width, flat_f, (tile * M + layer) * K * width, width, sums.reshape(-1), 0, K,
-                 n, K, 1, 0, n_vec)  # fmt: skip
+            dots(product.reshape(-1), 0, width, flat_f, (tile * row + layer * widest) * width, width,
+                 sums.reshape(-1), 0, K, n, K, 1, 0, n_vec)  # fmt: skip
             for i in range(n):
                 for k in range(K):
                     out[t + i, k] += sums[i, k]
@@ -127,7 +135,7 @@ def _expect(weights: Any, base: Any, factors: Any, layer: Any, out: Any) -> None
 
 
 @njit(cache=True, nogil=True)
-def _count_words(weights: Any, scaled: Any, base: Any, factors: Any, out: Any) -> None:
+def _count_words(weights: Any, scaled: Any, base: Any, factors: Any, sizes: Any, out: Any) -> None:
     """Add the tokens of every word and state that are expected by the bound to out.
 
     Equivalent to `out[m, k, Y] += Σ_t scaled[t, m, k] base[Y] factors[m, k, Y] Π_{n≠m} Σ_k' weights[t, n, k']
@@ -145,10 +153,10 @@ def _count_words(weights: Any, scaled: Any, base: Any, factors: Any, out: Any) -
             some[:] = 0
             for t in range(0, N, TILE_TOKENS):
                 n = min(TILE_TOKENS, N - t)
-                _other_layers(weights, t, n, base, factors, tile, m, product)
+                _other_layers(weights, t, n, base, factors, sizes, tile, m, product)
                 mix_add(scaled.reshape(-1), (t * M + m) * K, 1, M * K, product.reshape(-1), 0, width, vector,
-                        some.reshape(-1), 0, width, vector, K, n, n_vec)  # fmt: skip
-            for k in range(K):
+                        some.reshape(-1), 0, width, vector, sizes[m], n, n_vec)  # fmt: skip
+            for k in range(sizes[m]):
                 for y in range(width):
                     out[tile, m, k, y] += some[k, y] * factors[tile, m, k, y]
     set_control_word(before)
@@ -166,17 +174,20 @@ class _Chains:
         self.log_sums = np.zeros((M, N))  # the logarithm of that sum
 
     def solve(self, m: int, scores: F64, tilt: F64, sentences: I64, tokens: I64) -> None:
-        """Update layer m in these sentences (whose tokens are listed): forward–backward with new scores."""
+        """Update layer m in these sentences (whose tokens are listed): forward–backward with new scores (n, K_m)."""
         bounds = np.concatenate(([0], np.cumsum(np.diff(self.offsets)[sentences])))
-        found = forward_backward_logs(scores, bounds, self.params.initial[m], self.params.transition[m])
-        self.scores[m, tokens], self.tilt[m, tokens], self.gamma[m, tokens] = scores, tilt, found.gamma
+        initial, transition, _ = self.params.layer(m)
+        found = forward_backward_logs(scores, bounds, initial, transition)
+        k = len(initial)
+        for all_of_it, new in ((self.scores, scores), (self.tilt, tilt), (self.gamma, found.gamma)):
+            all_of_it[m, tokens, :k] = new
         self.likelihood[m, sentences] = found.log_likelihood
         with np.errstate(divide="ignore"):
             logs = np.log(found.gamma) + tilt
         top = logs.max(axis=1, keepdims=True)
         weights = np.exp(logs - top)
         total = weights.sum(axis=1, keepdims=True)
-        self.weights[tokens, m] = weights / total
+        self.weights[tokens, m, :k] = weights / total
         self.log_sums[m, tokens] = (top + np.log(total))[:, 0]
 
 
@@ -202,14 +213,16 @@ def variational_posterior(
     M, K = params.initial.shape
     N, lengths = len(ids), np.diff(offsets)
     seen = np.ones(N, dtype=bool) if missing is None else ~missing
-    own = np.where(seen[:, None, None], np.log(e.factors[ids]), 0.0).transpose(1, 0, 2)
+    with np.errstate(divide="ignore"):  # of states that are missing
+        logs = np.log(e.factors[ids])
+    own = np.where(seen[:, None, None] & existing(e.sizes), logs, 0.0).transpose(1, 0, 2)
     word_weights = _sentence_sums(np.where(seen, e.log_base[ids], 0.0), offsets)
     chains = _Chains(np.ascontiguousarray(own), offsets, params)
-    alone = -np.log(np.einsum("y,ymk->mk", np.exp(e.log_base), e.factors))  # −log Z of each layer by itself
+    alone = np.einsum("y,ymk->mk", np.exp(e.log_base), e.factors)  # Z of each layer by itself
     non_empty, all_tokens = np.flatnonzero(lengths > 0), np.arange(N)
-    for m in range(M):
-        a = np.where(seen[:, None], alone[m], 0.0)
-        chains.solve(m, own[m] + a, a if bound == "tilted" else np.zeros((N, K)), non_empty, all_tokens)
+    for m, k in enumerate(e.sizes):
+        a = np.where(seen[:, None], -np.log(alone[m, :k]), 0.0)
+        chains.solve(m, own[m, :, :k] + a, a if bound == "tilted" else np.zeros((N, k)), non_empty, all_tokens)
     best = np.full(len(lengths), -np.inf)
     best[lengths == 0] = 0.0
     log_scale, n_sweeps = np.zeros(N), np.zeros(len(lengths), dtype=np.int64)
@@ -224,10 +237,11 @@ def variational_posterior(
         gain = now - best[active]
         best[active] = now
         active = active[gain > tol * lengths[active]]
-    first, pairs = np.empty((M, K)), np.empty((M, K, K))
-    for m in range(M):
-        found = forward_backward_logs(chains.scores[m], offsets, params.initial[m], params.transition[m])
-        first[m], pairs[m] = found.first, found.pairs
+    first, pairs = np.zeros((M, K)), np.zeros((M, K, K))
+    for m, k in enumerate(e.sizes):
+        initial, transition, _ = params.layer(m)
+        found = forward_backward_logs(chains.scores[m, :, :k], offsets, initial, transition)
+        first[m, :k], pairs[m, :k, :k] = found.first, found.pairs
     return VariationalPosterior(
         best, chains.gamma, chains.scores, first, pairs, n_sweeps, chains.weights, np.where(seen, log_scale, 0.0)
     )
@@ -237,7 +251,7 @@ class _Expectation:
     """c of one layer given the others, for the chosen bound."""
 
     def __init__(self, bound: str, e: Emission, table: WordTable | None, log_norm: F64 | None) -> None:
-        self.bound = bound
+        self.bound, self.sizes = bound, np.array(e.sizes, dtype=np.int64)
         if bound == "mean_field":
             log_norm = log_normalizer(e) if log_norm is None else log_norm
             self.centre = float(log_norm.mean())  # float32 is more precise near 0
@@ -246,12 +260,12 @@ class _Expectation:
             self.table = WordTable.of(e) if table is None else table
 
     def layer(self, weights: F32, m: int) -> F64:
-        """c (N, K) of layer m at tokens with these weights (N, M, K)."""
-        out = np.empty((len(weights), weights.shape[2]))
+        """c (N, K_m) of layer m at tokens with these weights (N, M, K)."""
+        out = np.empty((len(weights), self.sizes[m]))
         if self.bound == "mean_field":
-            expect_log_norm(weights, self.log_norm, m, out)
+            expect_log_norm(weights, self.sizes, self.log_norm, m, out)
             return out + self.centre
-        _expect(weights, self.table.base, self.table.factors, m, out)
+        _expect(weights, self.table.base, self.table.factors, self.sizes, m, out)
         return out
 
 
@@ -263,22 +277,23 @@ def _sweep(
     expectation: _Expectation,
 ) -> F64:
     """Update every layer once; returns each token's `log_scale` after the last layer."""
-    M, _, K = chains.own.shape
+    M = len(chains.own)
     some, scale = tokens[seen], np.zeros(len(tokens))
     for m in range(M):
         c = expectation.layer(chains.weights[some], m)
-        scores, tilt = np.zeros((2, len(tokens), K))
-        own = chains.own[m, some]
+        k = c.shape[1]
+        scores, tilt = np.zeros((2, len(tokens), k))
+        own = chains.own[m, some, :k]
         if expectation.bound == "tilted":
             others = chains.log_sums[:, some].sum(axis=0) - chains.log_sums[m, some]
             tilt[seen] = -(np.log(c) + others[:, None])
             scores[seen] = own + tilt[seen]
         elif expectation.bound == "jensen":
-            scores[seen] = own - c / (chains.gamma[m, some] * c).sum(axis=1, keepdims=True)
+            scores[seen] = own - c / (chains.gamma[m, some, :k] * c).sum(axis=1, keepdims=True)
         else:
             scores[seen] = own - c
         chains.solve(m, scores, tilt, sentences, tokens)
-    total = (chains.weights[some, M - 1] * c).sum(axis=1)
+    total = (chains.weights[some, M - 1, :k] * c).sum(axis=1)
     scale[seen] = -total if expectation.bound == "mean_field" else -np.log(total)
     return scale
 
@@ -307,5 +322,5 @@ def expected_by_bound(found: VariationalPosterior, seen: NDArray[np.bool_], tabl
     out = np.zeros(table.factors.shape)
     weights = found.weights[seen]
     scaled = (weights * np.exp(found.log_scale[seen])[:, None, None]).astype(np.float32)
-    _count_words(weights, scaled, table.base, table.factors, out)
+    _count_words(weights, scaled, table.base, table.factors, table.sizes, out)
     return table.in_order(out, n_words)

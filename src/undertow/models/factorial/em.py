@@ -23,10 +23,12 @@ from undertow.errors import InputError
 from undertow.kernels.factorial.words import (
     FactorialParams,
     FactorialStats,
+    Sizes,
     bounded,
     emission,
     expected_words,
     log_normalizer,
+    sizes_of,
 )
 from undertow.kernels.types import F64
 from undertow.models.factorial.params import FactorialInference, InferenceSettings, Shard
@@ -164,20 +166,21 @@ class TextStats:
 
 def word_shares(params: FactorialParams) -> F64:
     """(V, M, K) p(state of a layer | word) for a word without its context."""
-    p, e = params, emission(params.theta)
-    M, K = p.initial.shape
-    stationary = np.stack([_stationary_distribution(p.transition[m]) for m in range(M)])
-    shares = np.empty(p.theta.shape)
-    if K**M <= MAX_JOINT:
+    e = emission(params.theta)
+    layers = [params.layer(m) for m in range(params.n_layers)]
+    stationary = [_stationary_distribution(transition) for _, transition, _ in layers]
+    shares = np.zeros(params.theta.shape)
+    if e.n_joint <= MAX_JOINT:
         visits = np.ones(1)
-        for m in range(M):
-            visits = np.multiply.outer(visits, stationary[m]).reshape(-1)
+        for one in stationary:
+            visits = np.multiply.outer(visits, one).reshape(-1)
         log_norm = log_normalizer(e)
-        for m in range(M):
-            shares[:, m] = expected_words(e, visits, log_norm, m)
+        for m, k in enumerate(e.sizes):
+            shares[:, m, :k] = expected_words(e, visits, log_norm, m)
     else:
-        weight = np.exp(p.theta - p.theta.max(axis=0))
-        shares[:] = weight / weight.sum(axis=0) * stationary
+        for m, (_, _, theta) in enumerate(layers):
+            weight = np.exp(theta - theta.max(axis=0))
+            shares[:, m, : e.sizes[m]] = weight / weight.sum(axis=0) * stationary[m]
     out: F64 = shares / np.maximum(shares.sum(axis=2, keepdims=True), 1e-300)
     return out
 
@@ -226,7 +229,10 @@ def m_step(
     stats: FactorialStats, params: FactorialParams, *, smoothing: float = 0.0, n_passes: int = 2
 ) -> FactorialParams:
     """Parameters from expected counts: the chains in closed form, θ by iterative scaling."""
-    initial, transition = _normalize_rows(stats.first), _normalize_rows(stats.pairs)
+    initial, transition = np.zeros_like(params.initial), np.zeros_like(params.transition)
+    for m, k in enumerate(params.sizes):
+        initial[m, :k] = _normalize_rows(stats.first[m, :k])
+        transition[m, :k, :k] = _normalize_rows(stats.pairs[m, :k, :k])
     if not len(stats.visits):
         theta = scale_by_bound(stats, params.theta, smoothing)
     else:
@@ -243,21 +249,21 @@ def _normalize_rows(counts: F64) -> F64:
     return out
 
 
-def smoothed(words: F64, visits: F64, smoothing: float) -> tuple[F64, F64]:
+def smoothed(words: F64, visits: F64, smoothing: float, sizes: Sizes) -> tuple[F64, F64]:
     """Counts with `smoothing` pseudo-counts per word, spread evenly over the joint states: a prior on p(y | s)."""
-    V, _, K = words.shape
-    return words + smoothing / K, visits + smoothing * V / len(visits)
+    return words + smoothing / np.array(sizes)[:, None], visits + smoothing * len(words) / len(visits)
 
 
 def scale_layers(words: F64, visits: F64, theta: F64, smoothing: float, n_passes: int) -> F64:
     """Iterative scaling with a full step for one layer after the other; the smoothed objective never falls."""
-    words, visits = smoothed(words, visits, smoothing)
+    sizes = sizes_of(theta)
+    words, visits = smoothed(words, visits, smoothing, sizes)
     theta = theta.copy()
     for _ in range(n_passes):
-        for m in range(theta.shape[1]):
+        for m, k in enumerate(sizes):
             e = emission(theta)
-            expected = expected_words(e, visits, log_normalizer(e), m)
-            theta[:, m] += np.log(np.maximum(words[:, m], MIN_COUNT)) - np.log(np.maximum(expected, MIN_COUNT * 1e-10))
+            expected = np.maximum(expected_words(e, visits, log_normalizer(e), m), MIN_COUNT * 1e-10)
+            theta[:, m, :k] += np.log(np.maximum(words[:, m, :k], MIN_COUNT)) - np.log(expected)
             theta = bounded(theta)
     return theta
 
@@ -268,7 +274,7 @@ def scale_by_bound(stats: FactorialStats, theta: F64, smoothing: float) -> F64:
     Full steps one layer after the other would need another pass over the text for each, as the bound has no table of
     joint states.
     """
-    M, K = theta.shape[1:]
+    sizes = np.array(sizes_of(theta))
     expected = np.exp(theta) * stats.bound_counts
-    extra = max(smoothing / K, MIN_COUNT)
-    return bounded(theta + (np.log(stats.words + extra) - np.log(expected + extra)) / M)
+    extra = np.maximum(smoothing / sizes, MIN_COUNT)[:, None]
+    return bounded(theta + (np.log(stats.words + extra) - np.log(expected + extra)) / len(sizes))

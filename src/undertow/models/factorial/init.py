@@ -9,12 +9,21 @@ random parameters ends at a much lower likelihood, and EM from equal layers keep
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from undertow.engine import Engine
-from undertow.kernels.factorial.words import Emission, FactorialParams, bounded, log_normalizer
+from undertow.kernels.factorial.words import (
+    Emission,
+    FactorialParams,
+    Sizes,
+    bounded,
+    existing,
+    log_normalizer,
+    widened,
+)
 from undertow.kernels.gaussian.hankel import hankel_svd
 from undertow.kernels.gaussian.moments import text_moments
 from undertow.kernels.types import F64, I64
@@ -35,11 +44,14 @@ N_DIRECTIONS = 8  # of the linear dynamical system, for each layer
 INITS = ("clusters", "lds", "random")
 
 
-def random_start(corpus: Corpus, n_layers: int, n_states: int, rng: np.random.Generator) -> FactorialParams:
-    p = _frequencies(corpus)
-    theta = np.log(p)[:, None, None] / n_layers + 0.5 * rng.standard_normal((len(p), n_layers, n_states))
-    initial = rng.dirichlet(np.full(n_states, 5.0), n_layers)
-    return FactorialParams(initial, rng.dirichlet(np.full(n_states, 5.0), (n_layers, n_states)), bounded(theta))
+def random_start(corpus: Corpus, sizes: Sizes, rng: np.random.Generator) -> FactorialParams:
+    p, exists = _frequencies(corpus), existing(sizes)
+    M, K = exists.shape
+    theta = np.log(p)[:, None, None] / M + 0.5 * rng.standard_normal((len(p), M, K))
+    theta[:, ~exists] = -np.inf
+    initial = np.stack([widened(rng.dirichlet(np.full(k, 5.0)), (K,)) for k in sizes])
+    transition = np.stack([widened(rng.dirichlet(np.full(k, 5.0), k), (K, K)) for k in sizes])
+    return FactorialParams(initial, transition, bounded(theta))
 
 
 def with_new_words(params: FactorialParams, old_counts: I64, counts: I64) -> FactorialParams:
@@ -53,15 +65,16 @@ def with_new_words(params: FactorialParams, old_counts: I64, counts: I64) -> Fac
     if n == 0:
         return params
     mu = old_counts / old_counts.sum()
-    mean = np.tensordot(mu, params.theta, axes=1)  # (M, K)
+    exists = existing(params.sizes)
+    mean = np.tensordot(mu, np.where(exists, params.theta, 0.0), axes=1)  # (M, K)
     average = float((mu[mu > 0] * np.log(mu[mu > 0])).sum())
     own = np.log(np.maximum(counts[-n:], 0.1) / counts.sum())
-    new = mean + (own - average)[:, None, None] / params.theta.shape[1]
+    new = np.where(exists, mean + (own - average)[:, None, None] / params.n_layers, -np.inf)
     return params._replace(theta=bounded(np.concatenate([params.theta, new])))
 
 
 def cluster_start(
-    corpus: Corpus, n_layers: int, n_states: int, rng: np.random.Generator, settings: EMSettings,
+    corpus: Corpus, sizes: Sizes, rng: np.random.Generator, settings: EMSettings,
     init: str = "clusters", engine: Engine | None = None, n_threads: int = 1,
 ) -> FactorialParams:  # fmt: skip
     """Parameters built layer by layer: a layer is added from a clustering of the words, then all so far are fitted.
@@ -69,14 +82,13 @@ def cluster_start(
     The last layer is added to layers that are fitted already; with fewer layers there are few joint states, so that
     these fits cost little.
     """
+    n_layers = len(sizes)
     counts = LagCounts.from_corpus(corpus, lags=2 if n_layers > 3 and init == "clusters" else 1, n_jobs=n_threads)
     first_words = np.asarray(corpus.ids[corpus.offsets[:-1][np.diff(corpus.offsets) > 0]])
-    if init == "lds":
-        layers = subspace_clusters(counts, n_layers, n_states, rng, n_threads)
-    else:
-        layers = _view_clusters(counts, n_layers, n_states, rng)
+    by_lds = init == "lds"
+    layers = subspace_clusters(counts, sizes, rng, n_threads) if by_lds else _view_clusters(counts, sizes, rng)
     params: FactorialParams | None = None
-    for m, clusters in enumerate(layers):
+    for m, (n_states, clusters) in enumerate(zip(sizes, layers, strict=True)):
         steps = _between_clusters(counts.matrix(1), clusters, n_states) + 1
         first = np.bincount(clusters[first_words], minlength=n_states) + 1.0
         new = FactorialParams(
@@ -85,8 +97,8 @@ def cluster_start(
             _state_probabilities(clusters, n_states, rng)[:, None],
         )
         params = _add_layer(params, new, _frequencies(corpus) * corpus.n_tokens)
-        if m < n_layers - 1 and n_states > 1:
-            for done in passes(corpus, params, _stage_settings(settings, n_states ** (m + 1)), rng, engine):
+        if m < n_layers - 1 and params.n_joint > 1:
+            for done in passes(corpus, params, _stage_settings(settings, params.n_joint), rng, engine):
                 params = done.params
     assert params is not None
     return params
@@ -103,31 +115,38 @@ def _stage_settings(settings: EMSettings, n_joint: int) -> EMSettings:
 def _add_layer(old: FactorialParams | None, new: FactorialParams, counts: F64) -> FactorialParams:
     """Add a layer; `new.theta` holds p(state | word) instead of θ."""
     if old is None:
-        return new._replace(theta=_fit_theta(counts, new.theta))
-    probabilities = np.concatenate([word_shares(old), new.theta], axis=1)
-    blank = np.zeros_like(new.theta)
+        return new._replace(theta=_fit_theta(counts, new.theta, (new.n_states,)))
+    V, M, K = len(counts), old.n_layers, max(old.n_states, new.n_states)
+
+    def beside(of_old: F64, of_new: F64, missing: float = 0.0) -> F64:
+        sides = [widened(x, (V, x.shape[1], K), missing) for x in (of_old, of_new)]
+        return np.concatenate(sides, axis=1)
+
     return FactorialParams(
-        np.concatenate([old.initial, new.initial]),
-        np.concatenate([old.transition, new.transition]),
-        _fit_theta(counts, probabilities, np.concatenate([old.theta, blank], axis=1)),
+        np.concatenate([widened(old.initial, (M, K)), widened(new.initial, (1, K))]),
+        np.concatenate([widened(old.transition, (M, K, K)), widened(new.transition, (1, K, K))]),
+        _fit_theta(
+            counts,
+            beside(word_shares(old), new.theta),
+            (*old.sizes, new.n_states),
+            beside(old.theta, np.zeros_like(new.theta), -np.inf),
+        ),
     )
 
 
-def _view_clusters(counts: LagCounts, n_layers: int, n_states: int, rng: np.random.Generator) -> Iterator[I64]:
-    for m in range(n_layers):
+def _view_clusters(counts: LagCounts, sizes: Sizes, rng: np.random.Generator) -> Iterator[I64]:
+    for m, n_states in enumerate(sizes):
         view, lag = VIEWS[m % len(VIEWS)]
         yield word_clusters(counts.matrix(lag), counts.vocabulary.counts, n_states, view, rng)
 
 
-def subspace_clusters(
-    counts: LagCounts, n_layers: int, n_states: int, rng: np.random.Generator, n_threads: int = 1
-) -> Iterator[I64]:
+def subspace_clusters(counts: LagCounts, sizes: Sizes, rng: np.random.Generator, n_threads: int = 1) -> Iterator[I64]:
     """Clusters of the words for each layer, by directions dealt out so that each layer has strong and weak ones."""
-    unigram = counts.vocabulary.counts
+    unigram, n_layers = counts.vocabulary.counts, len(sizes)
     V = len(unigram)
-    if n_states == 1 or n_states >= V or counts.nnz(1) == 0:
-        for _ in range(n_layers):
-            yield rng.permutation(max(n_states, V))[:V] % n_states
+    if not any(1 < n_states < V for n_states in sizes) or counts.nnz(1) == 0:
+        for n_states in sizes:
+            yield _any_clusters(V, n_states, rng)
         return
     moments = text_moments(unigram, [counts.matrix(1)], kappa=float(unigram.sum()) / V, n_threads=n_threads)
     h = min(n_layers * N_DIRECTIONS, moments.dimension)
@@ -135,12 +154,21 @@ def subspace_clusters(
     scale = np.divide(1.0, np.sqrt(moments.mu), out=np.zeros_like(moments.mu), where=moments.mu > 0)
     after, before = (side[0] * svd.values * scale[:, None] for side in (svd.left, svd.right))
     weights = np.sqrt(unigram + 1.0)
-    for m in range(n_layers):
+    for m, n_states in enumerate(sizes):
+        if not 1 < n_states < V:
+            yield _any_clusters(V, n_states, rng)
+            continue
         own = np.arange(m % h, h, n_layers)
         X = np.concatenate([after[:, own], before[:, own]], axis=1)
         length = np.linalg.norm(X, axis=1, keepdims=True)
         X = (X / np.where(length > 0, length, 1.0)).astype(np.float32)
         yield kmeans(X, weights, X[spread_centers(X, weights, rng.random(n_states))])[0].astype(np.int64)
+
+
+def _any_clusters(n_words: int, n_states: int, rng: np.random.Generator) -> I64:
+    """Where there is nothing to cluster by, or a state for each word."""
+    clusters: I64 = rng.permutation(max(n_states, n_words))[:n_words] % n_states
+    return clusters
 
 
 def _state_probabilities(clusters: I64, n_states: int, rng: np.random.Generator) -> F64:
@@ -151,20 +179,21 @@ def _state_probabilities(clusters: I64, n_states: int, rng: np.random.Generator)
     return out
 
 
-def _fit_theta(counts: F64, probabilities: F64, theta: F64 | None = None) -> F64:
+def _fit_theta(counts: F64, probabilities: F64, sizes: Sizes, theta: F64 | None = None) -> F64:
     """θ by the M-step, for tokens that are in the states with these probabilities (V, M, K).
 
     With too many joint states for that, each layer by itself, divided by √M: the clusterings overlap in what they say.
     """
-    _, M, K = probabilities.shape
+    M, many = len(sizes), prod(sizes) > MAX_JOINT
     words = counts[:, None, None] * probabilities
-    if theta is None or K**M > MAX_JOINT:
-        mass = words.sum(axis=0)
+    if theta is None or many:
+        mass = np.where(existing(sizes), words.sum(axis=0), 1.0)
         alone = np.log(np.maximum(words, 1e-300)) - np.log(mass) - np.log(counts / counts.sum())[:, None, None]
-        theta = bounded(alone / np.sqrt(M) + np.log(counts)[:, None, None] / M)
-    if K**M > MAX_JOINT:
+        theta = alone / np.sqrt(M) + np.log(counts)[:, None, None] / M
+        theta = bounded(np.where(existing(sizes), theta, -np.inf))
+    if many:
         return theta
-    visits = np.exp(log_normalizer(Emission(np.log(counts), probabilities)))
+    visits = np.exp(log_normalizer(Emission(np.log(counts), probabilities, sizes)))
     return scale_layers(words, visits, theta, 0.0, M_PASSES)
 
 

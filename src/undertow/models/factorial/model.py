@@ -1,6 +1,6 @@
 """The factorial hidden Markov model of text: every token has M states at once, one from each of M chains.
 
-The chains move independently and choose each word together (`FactorialParams`). Inference is exact while the K^M joint
+The chains move independently and choose each word together (`FactorialParams`). Inference is exact while the joint
 states are few, else variational. The class only forwards: EM is in `em`, its start in `init`, inference with given
 parameters in `params`, queries in `queries`.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -20,7 +21,7 @@ from undertow.engine import Engine, count_workers, open_engine
 from undertow.errors import InputError, short
 from undertow.kernels.factorial.variational import BOUNDS
 from undertow.kernels.factorial.viterbi import states_to_codes
-from undertow.kernels.factorial.words import FactorialParams, check_params
+from undertow.kernels.factorial.words import FactorialParams, Sizes, check_params, existing
 from undertow.kernels.types import F32, F64, I64
 from undertow.models.answers import Gap
 from undertow.models.base import (
@@ -43,6 +44,7 @@ from undertow.models.constraints import (
     Share,
     Verbosity,
     Whole,
+    Wholes,
     check_random_state,
 )
 from undertow.models.factorial.em import EMSettings, PassState, held_out, passes
@@ -90,19 +92,19 @@ WORTH_A_WARNING = (1 << 29, 0.05)  # bytes, hours
 
 
 class FactorialHMM(Estimator):
-    """A factorial hidden Markov model: M chains of K states each, fitted by EM.
+    """A factorial hidden Markov model: M chains of states, fitted by EM.
 
     Parameters
     ----------
     n_layers
         Number of chains, M.
     n_states
-        Number of states of each chain, K.
+        Number of states of each chain, K; or a list with a number for each, such as [60, 15].
     bound
         The lower bound that variational inference maximizes: "tilted", "jensen" (the paper's), or "mean_field", the
-        tightest and cheapest, which needs a table of K^M numbers.
+        tightest and cheapest, which needs a table of as many numbers as there are joint states.
     inference
-        "exact" over the K^M joint states, "variational", or "auto": exact up to 10,000 joint states.
+        "exact" over the joint states (K^M; with [60, 15] 900), "variational", or "auto": exact up to 10,000 of them.
     n_iter
         Passes over the text.
     batch_size
@@ -155,7 +157,7 @@ class FactorialHMM(Estimator):
     retired_params: ClassVar[Mapping[str, tuple[Any, ...]]] = {"update": ("closed", "lbfgs")}  # of the M-step
     constraints: ClassVar[Mapping[str, Constraint]] = {
         "n_layers": Whole(1, 64),
-        "n_states": Whole(1, 1_000_000),
+        "n_states": Wholes(1, 1_000_000),
         "bound": Choice(*BOUNDS),
         "inference": Choice("auto", "exact", "variational"),
         "n_iter": Whole(1),
@@ -177,7 +179,7 @@ class FactorialHMM(Estimator):
         self,
         n_layers: int = 2,
         *,
-        n_states: int = 30,
+        n_states: int | Sequence[int] = 30,
         bound: str = "tilted",
         inference: str = "auto",
         n_iter: int = 10,
@@ -212,12 +214,17 @@ class FactorialHMM(Estimator):
 
     def _check_params(self) -> None:
         super()._check_params()
+        sizes = layer_sizes(self.n_layers, self.n_states)
+        if len(sizes) != self.n_layers:
+            raise InputError(
+                f"FactorialHMM: n_states={short(self.n_states)} has not one number for each of n_layers="
+                f"{self.n_layers}: give as many, or a single one for all layers."
+            )
         how = self._inference_settings()
-        n_joint = self.n_states**self.n_layers
-        if how.tabulates and n_joint > MOST_JOINT:
+        if how.tabulates and prod(sizes) > MOST_JOINT:
             what = "inference='exact'" if how.exact else "bound='mean_field'"
             raise InputError(
-                f"FactorialHMM: {what} needs a table of {self.n_states}^{self.n_layers} joint states, more than "
+                f"FactorialHMM: {what} needs a table of {_product(sizes)} joint states, more than "
                 f"{MOST_JOINT:,}: take fewer layers or states, or inference='variational' with bound='tilted'."
             )
 
@@ -271,15 +278,16 @@ class FactorialHMM(Estimator):
 
     def _warn_of_cost(self, n_tokens: int, engine: Engine | None) -> None:
         """Warn of the memory and time that exact inference over very many joint states will take."""
-        n_joint, how = self.n_states**self.n_layers, self._inference_settings()
+        sizes, how = layer_sizes(self.n_layers, self.n_states), self._inference_settings()
+        n_joint = prod(sizes)
         if not how.exact or n_joint <= EXACT_FIT:
             return
         n_workers = count_workers(self.n_jobs) if engine is None else engine.n_workers
         n_bytes = n_workers * n_joint * BYTES_A_JOINT_STATE
-        hours = NS_A_STEP * 1e-9 * self.n_layers * self.n_states * n_joint * n_tokens * self.n_iter / n_workers / 3600
+        hours = NS_A_STEP * 1e-9 * sum(sizes) * n_joint * n_tokens * self.n_iter / n_workers / 3600
         if n_bytes > WORTH_A_WARNING[0] or hours > WORTH_A_WARNING[1]:
             warnings.warn(
-                f"Exact inference over {self.n_states}^{self.n_layers} = {n_joint:,} joint states needs about "
+                f"Exact inference over {_product(sizes)} = {n_joint:,} joint states needs about "
                 f"{n_bytes / 2**30:.1f} GB and {hours:.2g} hours for {self.n_iter} passes over {n_tokens:,} tokens: "
                 "take inference='variational', or fewer layers or states.",
                 CostWarning,
@@ -327,10 +335,12 @@ class FactorialHMM(Estimator):
         if not self.__sklearn_is_fitted__():
             return self.fit(X, validation=validation, engine=engine)
         self._check_params()
-        if self.params_.theta.shape[1:] != (self.n_layers, self.n_states):
+        sizes = self.params_.sizes
+        if sizes != layer_sizes(self.n_layers, self.n_states):
+            states = " and ".join(map(str, sizes)) if len(set(sizes)) > 1 else sizes[0]
             raise InputError(
-                f"This model was fitted with {self.params_.n_layers} layers of {self.params_.n_states} states: set "
-                "n_layers and n_states back, or call fit."
+                f"This model was fitted with {len(sizes)} layers of {states} states: set n_layers and n_states back, "
+                "or call fit."
             )
         corpus = extend_corpus(self.vocabulary_, X, new_words)
         text, other = split_text(corpus, self.validation, validation)
@@ -341,12 +351,12 @@ class FactorialHMM(Estimator):
         return self
 
     def _start(self, text: Corpus, rng: np.random.Generator, engine: Engine | None) -> FactorialParams:
-        M, K = int(self.n_layers), int(self.n_states)
+        sizes = layer_sizes(self.n_layers, self.n_states)
         if self.init == "random":
-            return random_start(text, M, K, rng)
+            return random_start(text, sizes, rng)
         n_threads = count_workers(self.n_jobs)
         with nullcontext(engine) if engine is not None else open_engine("threads", n_threads) as place:
-            return cluster_start(text, M, K, rng, self._em_settings(), self.init, place, n_threads)
+            return cluster_start(text, sizes, rng, self._em_settings(), self.init, place, n_threads)
 
     def _em(
         self,
@@ -404,7 +414,8 @@ class FactorialHMM(Estimator):
         self._prepare()
 
     def _inference_settings(self) -> InferenceSettings:
-        exact = self.inference == "exact" or (self.inference == "auto" and self.n_states**self.n_layers <= EXACT_FIT)
+        few = prod(layer_sizes(self.n_layers, self.n_states)) <= EXACT_FIT
+        exact = self.inference == "exact" or (self.inference == "auto" and few)
         return InferenceSettings(bool(exact), self.bound, int(self.max_sweeps), float(self.tol))
 
     def _prepare(self) -> None:
@@ -424,7 +435,7 @@ class FactorialHMM(Estimator):
 
     @property
     def theta_(self) -> F64:
-        """(V, M, K) weights of the words in each state of each layer."""
+        """(V, M, K) weights of the words in each state of each layer; −inf for states that a smaller layer lacks."""
         return self.params_.theta
 
     def transform(self, X: Text, view: str = "features") -> list[F32]:
@@ -443,7 +454,7 @@ class FactorialHMM(Estimator):
 
         Returns
         -------
-        list of float32 arrays (n_tokens, M·K)
+        list of float32 arrays (n_tokens, number of states of all layers)
             One for each sentence.
 
         Raises
@@ -454,21 +465,10 @@ class FactorialHMM(Estimator):
         self._check_fitted()
         if view not in VIEWS:
             raise InputError(f"view={view!r} must be one of {', '.join(VIEWS)}.")
-        M, K = self.params_.n_layers, self.params_.n_states
+        exists = existing(self.params_.sizes)
         if view == "viterbi":
-            return [np.eye(K, dtype=np.float32)[s].reshape(len(s), M * K) for s in self.decode(X, "viterbi")]
-        if partly_known(X):
-            from undertow.questions.factorial import layer_posteriors
-
-            found = layer_posteriors(self.params_, self._observed(X, unknown_is_gap=True))
-            return [gamma.reshape(len(gamma), M * K) for gamma in found]
-        out: list[F32] = []
-        for ids, offsets in self._batches(X):
-            gamma = posterior(self._states_inference, ids, offsets, ids == self.vocabulary_.unknown_id).reshape(
-                len(ids), M * K
-            )
-            out.extend(gamma[a:b] for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True))
-        return out
+            return [np.eye(exists.shape[1], dtype=np.float32)[s][:, exists] for s in self.decode(X, "viterbi")]
+        return [gamma[:, exists] for gamma in self.posterior(X)]
 
     def posterior(self, X: Text) -> list[F32]:
         """Probabilities of the layers' states, given the sentence.
@@ -481,10 +481,19 @@ class FactorialHMM(Estimator):
         Returns
         -------
         list of float32 arrays (n_tokens, M, K)
-            One for each sentence.
+            One for each sentence. K is the number of states of the largest layer; the states that a smaller one lacks
+            have probability 0.
         """
-        M, K = self.params_.n_layers, self.params_.n_states
-        return [v.reshape(len(v), M, K) for v in self.transform(X, "posterior")]
+        self._check_fitted()
+        if partly_known(X):
+            from undertow.questions.factorial import layer_posteriors
+
+            return layer_posteriors(self.params_, self._observed(X, unknown_is_gap=True))
+        out: list[F32] = []
+        for ids, offsets in self._batches(X):
+            gamma = posterior(self._states_inference, ids, offsets, ids == self.vocabulary_.unknown_id)
+            out.extend(gamma[a:b] for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True))
+        return out
 
     def decode(self, X: Text, method: str = "viterbi") -> list[I64]:
         """A state in each layer for each token.
@@ -537,7 +546,7 @@ class FactorialHMM(Estimator):
         list of int64 arrays (n_tokens,)
             One for each sentence.
         """
-        return [states_to_codes(s, self.params_.n_states) for s in self.decode(X, "viterbi")]
+        return [states_to_codes(s, self.params_.sizes) for s in self.decode(X, "viterbi")]
 
     def log_probabilities(self, X: Text) -> list[F64]:
         """log p(token | tokens before it in its sentence).
@@ -962,11 +971,11 @@ class FactorialHMM(Estimator):
             If there is no such layer or state.
         """
         self._check_fitted()
-        p, words = self.params_, self.vocabulary_
-        for name, value, size in (("layer", layer, p.n_layers), ("state", state, p.n_states)):
+        sizes = self.params_.sizes
+        for name, value, size in (("layer", layer, len(sizes)), ("state", state, sizes[layer % len(sizes)])):
             if not 0 <= value < size:
                 raise InputError(f"There is no {name} {value}: give 0 to {size - 1}.")
-        return words_of_state(p.theta[:, layer], state, words, n, min_count)
+        return words_of_state(self.params_.layer(layer)[2], state, self.vocabulary_, n, min_count)
 
     def sample(
         self, n_tokens: int = 50, *, random_state: int | np.random.Generator | None = None, prefix: Sequence[str] = ()
@@ -1097,20 +1106,19 @@ class FactorialHMM(Estimator):
     def _tensor_spec(cls, state: SavedState) -> dict[str, TensorSpec]:
         M, K, V = state.fitted["n_layers"], state.fitted["n_states"], state.n_words
         assert V is not None
-        return {
-            "initial": TensorSpec("float64", (M, K)),
-            "theta": TensorSpec("float64", (V, M, K)),
-            "transition": TensorSpec("float64", (M, K, K)),
-        }
+        shapes: dict[str, tuple[int, ...]] = {"initial": (M, K), "theta": (V, M, K), "transition": (M, K, K)}
+        if isinstance(K, list):  # `packed` layers
+            shapes = {"initial": (sum(K),), "theta": (V, sum(K)), "transition": (sum(k * k for k in K),)}
+        return {name: TensorSpec("float64", shape) for name, shape in shapes.items()}
 
     def _tensors(self) -> dict[str, npt.NDArray[Any]]:
-        return self.params_._asdict()
+        return packed(self.params_)
 
     def _fitted_scalars(self) -> dict[str, Any]:
-        p = self.params_
+        sizes = self.params_.sizes
         return {
-            "n_layers": p.n_layers,
-            "n_states": p.n_states,
+            "n_layers": len(sizes),
+            "n_states": sizes[0] if len(set(sizes)) == 1 else list(sizes),  # equal ones as ever
             "tokenizer": self.tokenizer_,
             "validation_history": self.validation_history_,
         }
@@ -1118,16 +1126,54 @@ class FactorialHMM(Estimator):
     @classmethod
     def _check_values(cls, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
         super()._check_values(tensors, state)
-        for name in ("n_layers", "n_states"):
-            if state.fitted[name] != state.params[name]:
-                raise InputError(f"it was fitted with {name}={short(state.fitted[name])}, not {state.params[name]}.")
-        check_params(FactorialParams(**{name: tensors[name] for name in FactorialParams._fields}))
+        fitted, given = (layer_sizes(of["n_layers"], of["n_states"]) for of in (state.fitted, state.params))
+        if fitted != given or state.fitted["n_layers"] != state.params["n_layers"]:
+            raise InputError(f"it was fitted with layers of {short(list(fitted))} states, not {short(list(given))}.")
+        check_params(unpacked(tensors, fitted))
 
     def _restore(self, tensors: Mapping[str, npt.NDArray[Any]], state: SavedState) -> None:
-        self.params_ = FactorialParams(**{name: tensors[name] for name in FactorialParams._fields})
+        self.params_ = unpacked(tensors, layer_sizes(state.fitted["n_layers"], state.fitted["n_states"]))
         self.tokenizer_ = state.fitted["tokenizer"]
         self.validation_history_ = [float(x) for x in state.fitted["validation_history"]]
         self._prepare()
+
+
+def layer_sizes(n_layers: int, n_states: int | Sequence[int]) -> Sizes:
+    """States of each layer from the model's parameters."""
+    if isinstance(n_states, list | tuple):
+        return tuple(int(k) for k in n_states)
+    one: Any = n_states
+    return (int(one),) * int(n_layers)
+
+
+def _product(sizes: Sizes) -> str:
+    """The number of joint states as it comes about."""
+    return f"{sizes[0]}^{len(sizes)}" if len(set(sizes)) == 1 else " × ".join(map(str, sizes))
+
+
+def packed(params: FactorialParams) -> dict[str, npt.NDArray[Any]]:
+    """The arrays as they are saved: layers of different sizes one behind the other."""
+    if len(set(params.sizes)) == 1:
+        return params._asdict()
+    exists = existing(params.sizes)
+    return {
+        "initial": params.initial[exists],
+        "transition": params.transition[exists[:, :, None] & exists[:, None, :]],
+        "theta": params.theta[:, exists],
+    }
+
+
+def unpacked(tensors: Mapping[str, npt.NDArray[Any]], sizes: Sizes) -> FactorialParams:
+    """Parameters from `packed` arrays."""
+    if len(set(sizes)) == 1:
+        return FactorialParams(**{name: tensors[name] for name in FactorialParams._fields})
+    exists = existing(sizes)
+    initial, transition = np.zeros(exists.shape), np.zeros((*exists.shape, exists.shape[1]))
+    theta = np.full((len(tensors["theta"]), *exists.shape), -np.inf)
+    initial[exists] = tensors["initial"]
+    transition[exists[:, :, None] & exists[:, None, :]] = tensors["transition"]
+    theta[:, exists] = tensors["theta"]
+    return FactorialParams(initial, transition, theta)
 
 
 __all__ = ["FactorialHMM", "WordWeight"]

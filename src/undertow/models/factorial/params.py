@@ -23,6 +23,7 @@ from undertow.kernels.factorial.words import (
     FactorialParams,
     FactorialStats,
     emission,
+    existing,
     log_normalizer,
 )
 from undertow.kernels.types import F64, I64
@@ -75,12 +76,13 @@ class FactorialInference:
         gamma = np.ascontiguousarray(chains.gamma.transpose(1, 0, 2), dtype=np.float32)
         visits, bound_counts = np.empty(0), np.empty((0, 0, 0))
         if self.settings.bound == "mean_field":
-            visits = joint_visits(gamma)
+            visits = joint_visits(gamma, self.emission.sizes)
         else:
             assert self.table is not None
             seen = np.ones(len(ids), dtype=bool)
             # divided by e^θ, so that counts expected under different θ can be added
-            bound_counts = expected_by_bound(chains, seen, self.table, V) * np.exp(-self.params.theta)
+            theta = np.where(existing(self.emission.sizes), self.params.theta, 0.0)
+            bound_counts = expected_by_bound(chains, seen, self.table, V) * np.exp(-theta)
         return FactorialStats(
             float(chains.bound.sum()),
             float(len(ids)),

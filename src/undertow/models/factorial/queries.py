@@ -41,7 +41,7 @@ def batches(sentences: Sequence[NDArray[Any]]) -> Iterator[tuple[NDArray[Any], I
 
 
 def posterior(inference: FactorialInference, ids: NDArray[Any], offsets: I64, missing: NDArray[np.bool_]) -> F32:
-    """(n_tokens, M, K) probabilities of the layers' states."""
+    """(n_tokens, M, K) probabilities of the layers' states; 0 for the states that a smaller layer lacks."""
     if inference.settings.exact:
         return np.asarray(inference.exact(ids, offsets, missing).gamma, dtype=np.float32)
     chains = inference.chains(ids, offsets, missing)
@@ -54,9 +54,9 @@ def best_paths(inference: FactorialInference, ids: NDArray[Any], offsets: I64, m
     if inference.settings.exact:
         assert inference.log_norm is not None
         codes, _ = joint_viterbi(ids, offsets, missing, p, inference.emission, inference.log_norm)
-        return codes_to_states(codes, p.n_layers, p.n_states)
+        return codes_to_states(codes, p.sizes)
     scores = inference.chains(ids, offsets, missing).scores
-    paths = [viterbi_logs(scores[m], offsets, p.initial[m], p.transition[m])[0] for m in range(p.n_layers)]
+    paths = [viterbi_logs(scores[m, :, :k], offsets, *p.layer(m)[:2])[0] for m, k in enumerate(p.sizes)]
     return np.stack(paths, axis=1).astype(np.int64)
 
 
@@ -73,9 +73,9 @@ def draw_states(
         assert scorer.log_norm is not None
         joint = filtered_joint(ids, missing, p, scorer.emission, scorer.log_norm)
         code = np.array([rng.choice(len(joint), p=joint)])
-        return [int(s) for s in codes_to_states(code, p.n_layers, p.n_states)[0]]
+        return [int(s) for s in codes_to_states(code, p.sizes)[0]]
     gamma = posterior(inference, ids, np.array([0, len(ids)]), missing)[-1].astype(np.float64)
-    return [int(rng.choice(p.n_states, p=g / g.sum())) for g in gamma]
+    return [int(rng.choice(k, p=g[:k] / g[:k].sum())) for g, k in zip(gamma, p.sizes, strict=True)]
 
 
 def words_of_state(theta: F64, state: int, words: Vocabulary, n: int, min_count: int) -> Table[WordWeight]:
@@ -110,19 +110,19 @@ def state_shares(theta: F64, counts: I64) -> F64:
 def filtered_joint(
     ids: NDArray[Any], missing: NDArray[np.bool_], params: FactorialParams, e: Emission, log_norm: F64
 ) -> F64:
-    """(K^M,) filtered distribution of the last token's joint state."""
-    M, K = params.initial.shape
+    """(∏ K_m,) filtered distribution of the last token's joint state."""
+    layers, sizes = [params.layer(m) for m in range(params.n_layers)], params.sizes
     joint = np.ones(())
-    for m in range(M):
-        joint = np.multiply.outer(joint, params.initial[m])
+    for initial, _, _ in layers:
+        joint = np.multiply.outer(joint, initial)
     for t, word in enumerate(ids.tolist()):
         if t:
-            for m in range(M):
-                joint = np.moveaxis(np.tensordot(joint, params.transition[m], axes=(m, 0)), -1, m)
+            for m, (_, transition, _) in enumerate(layers):
+                joint = np.moveaxis(np.tensordot(joint, transition, axes=(m, 0)), -1, m)
         if not missing[t]:
-            score = -log_norm.reshape((K,) * M)
-            for m in range(M):
-                score = score + np.log(e.factors[word, m]).reshape((K,) + (1,) * (M - 1 - m))
+            score = -log_norm.reshape(sizes)
+            for m, k in enumerate(sizes):
+                score = score + np.log(e.factors[word, m, :k]).reshape((k,) + (1,) * (len(sizes) - 1 - m))
             joint = joint * np.exp(score - score.max())
         joint = joint / joint.sum()
     return joint.reshape(-1)
@@ -132,11 +132,11 @@ def draw_words(
     params: FactorialParams, n: int, states: list[int] | None, boundary: int | None, rng: np.random.Generator
 ) -> list[int]:
     """Draw n words; `states` are those of the token before, None at the start of a sentence."""
-    K = params.n_states
+    sizes = params.sizes
     out: list[int] = []
     for _ in range(n):
         rows = params.initial if states is None else [params.transition[m, s] for m, s in enumerate(states)]
-        states = [int(rng.choice(K, p=row)) for row in rows]
+        states = [int(rng.choice(k, p=row[:k])) for k, row in zip(sizes, rows, strict=True)]
         scores = params.theta[:, np.arange(params.n_layers), states].sum(axis=1)
         weights = np.exp(scores - scores.max())
         out.append(int(rng.choice(len(weights), p=weights / weights.sum())))

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from inspect import signature
 from typing import Any
 
+import numpy as np
+
 from undertow.errors import InputError
 from undertow.models.base import Estimator
 from undertow.results.tagging.model_features import ModelFeatures
@@ -49,7 +51,7 @@ def as_representation(
     if view in named and hasattr(source, named[view].ability):
         return named[view](source, **options)
     if view is None:
-        few = getattr(source, "n_states", 0) <= MOST_POSTERIORS
+        few = np.max(getattr(source, "n_states", 0)) <= MOST_POSTERIORS  # layers may have a number each
         adapters: list[type[ModelFeatures]] = [Paths, Posteriors, States] if few else [Paths, States]
         for adapter in adapters:
             if hasattr(source, adapter.ability):
