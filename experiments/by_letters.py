@@ -1,6 +1,6 @@
 """Words that a model's text does not have, by their letters: what tagging_representations.py tried for unseen words.
 
-The library's regression from letters, which `ContextVectors` have (`undertow.models.letters`), gives unseen words a
+The library's regression from letters, which `ContextVectors` have (`undertow.results.letters`), gives unseen words a
 vector of an LDS, or an emission of an HMM, in the place of the class of unknown words. The figures of before it was in
 the library are of one with casings, 2^17 places and other weights.
 """
@@ -14,7 +14,7 @@ import numpy as np
 from undertow.kernels.chain import inference
 from undertow.kernels.gaussian.smoother import whiten_and_normalize
 from undertow.models.lds.queries import token_vectors
-from undertow.models.letters import learn_letters
+from undertow.results.letters import learn_letters
 from undertow.text.letters import has_letter
 
 

@@ -43,7 +43,7 @@ from undertow.models.fitting import (
     run_iterations,
     run_last_step,
 )
-from undertow.models.letters import LetterVectors, learn_letters, smoothed
+from undertow.results.letters import LetterVectors, learn_letters, smoothed
 from undertow.questions.evidence import GAP_SIGN, as_evidence
 from undertow.questions.explain import masked_score
 from undertow.questions.fill import check_number

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 
 from oracles.letters import dense_ridge, runs_of
 from undertow.models import letters as module
-from undertow.models.letters import learn_letters, smoothed
+from undertow.results.letters import learn_letters, smoothed
 from undertow.text.letters import N_PLACES
 
 WORDS = ["walk", "walks", "walking", "talk", "talking", "cup", "cups", "saucer"]
