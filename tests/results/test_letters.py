@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from oracles.letters import dense_ridge, runs_of
-from undertow.models import letters as module
+from undertow.results import letters as module
 from undertow.results.letters import learn_letters, smoothed
 from undertow.text.letters import N_PLACES
 

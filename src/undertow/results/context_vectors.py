@@ -43,11 +43,11 @@ from undertow.models.fitting import (
     run_iterations,
     run_last_step,
 )
-from undertow.results.letters import LetterVectors, learn_letters, smoothed
 from undertow.questions.evidence import GAP_SIGN, as_evidence
 from undertow.questions.explain import masked_score
 from undertow.questions.fill import check_number
 from undertow.results import context_training as training
+from undertow.results.letters import LetterVectors, learn_letters, smoothed
 from undertow.results.pmi_vectors import unit_rows
 from undertow.tables import Table
 from undertow.text.casing import most_frequent_casing
